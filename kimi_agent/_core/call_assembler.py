@@ -1,0 +1,146 @@
+"""Tool-call deltas → calls, joined by index, forgiving what servers do to index, id and name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kimi_agent._core.lenient_json import is_json_object
+from kimi_agent.events import ModelEvent, ToolCallDelta, ToolCallStarted
+from kimi_agent.json_types import is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kimi_agent.json_types import JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructuredCall:
+    """A call as the server reported it."""
+
+    id: str
+    """`""` if the server gave none."""
+    name: str
+    arguments: str
+
+
+@dataclass(slots=True)
+class _Growing:
+    position: int
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    announced: bool = False
+
+
+class CallAssembler:
+    """Add the `tool_calls` entries of each delta; read `calls` at the end.
+
+    A call keeps the first id it was given. An entry without index belongs to the call with its id,
+    else it begins a new call if it brings an id or a name of its own, else it continues the last one.
+    An index that comes again with another id *and* another name or whole arguments is a new call.
+    """
+
+    def __init__(self, tool_names: Collection[str] = ()) -> None:
+        self._tool_names = tool_names
+        self._calls: list[_Growing] = []
+        self._by_index: dict[int, _Growing] = {}
+        self._by_id: dict[str, _Growing] = {}
+
+    @property
+    def calls(self) -> tuple[StructuredCall, ...]:
+        """The calls so far, in the order in which they began."""
+        return tuple(
+            StructuredCall(id=call.id, name=call.name, arguments="".join(call.pieces)) for call in self._calls
+        )
+
+    def add(self, entries: list[Any], events: list[ModelEvent]) -> None:
+        """Take one delta's entries; what they make happen is appended to `events`."""
+        for entry in entries:
+            if is_object(entry):
+                self._add_entry(entry, events)
+
+    def close(self) -> list[ModelEvent]:
+        """Announce calls that never got arguments."""
+        events: list[ModelEvent] = []
+        for call in self._calls:
+            self._announce(call, events)
+        return events
+
+    def _add_entry(self, entry: JsonObject, events: list[ModelEvent]) -> None:
+        function: Any = entry.get("function")
+        if not is_object(function):
+            function = {}
+        call_id = _text(entry.get("id"))
+        name = _text(function.get("name"))
+        arguments = _arguments_text(function.get("arguments"))
+        call = self._call_of(entry.get("index"), call_id, name)
+        if call_id and not call.id:
+            call.id = call_id
+            self._by_id.setdefault(call_id, call)
+        if name:
+            self._add_name(call, name)
+        if arguments:
+            self._announce(call, events)
+            call.pieces.append(arguments)
+            events.append(ToolCallDelta(index=call.position, arguments=arguments))
+        elif call.id and self._is_whole_name(call.name):
+            self._announce(call, events)
+
+    def _call_of(self, index: Any, call_id: str, name: str) -> _Growing:
+        if isinstance(index, int) and not isinstance(index, bool):
+            call = self._by_index.get(index)
+            if call is None or self._is_another(call, call_id, name):
+                call = self._begin()
+                self._by_index[index] = call
+            return call
+        if call_id and (call := self._by_id.get(call_id)) is not None:
+            return call
+        last = self._calls[-1] if self._calls else None
+        if last is None or (name and last.name) or (call_id and last.id and name):
+            return self._begin()
+        if call_id and last.id and is_json_object("".join(last.pieces)):
+            return self._begin()
+        return last
+
+    def _is_another(self, call: _Growing, call_id: str, name: str) -> bool:
+        """Whether an entry under the index of `call` starts a different call."""
+        if not (call_id and name and call.id and call.name) or call_id == call.id:
+            return False
+        return is_json_object("".join(call.pieces)) or (name != call.name and bool(call.pieces))
+
+    def _begin(self) -> _Growing:
+        call = _Growing(position=len(self._calls))
+        self._calls.append(call)
+        return call
+
+    def _add_name(self, call: _Growing, name: str) -> None:
+        """A name may come in pieces, or again and again."""
+        if not call.name:
+            call.name = name
+        elif name != call.name and not call.pieces and not self._is_whole_name(call.name):
+            call.name += name
+
+    def _is_whole_name(self, name: str) -> bool:
+        """Whether `name` is an offered tool's and cannot grow into another's."""
+        if name not in self._tool_names:
+            return False
+        return not any(other != name and other.startswith(name) for other in self._tool_names)
+
+    def _announce(self, call: _Growing, events: list[ModelEvent]) -> None:
+        if not call.announced:
+            call.announced = True
+            events.append(ToolCallStarted(index=call.position, id=call.id, name=call.name))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _arguments_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    # Some servers send the decoded object instead of its text.
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else ""

@@ -1,0 +1,350 @@
+"""K2's text format: markers → answer, reasoning and raw calls.
+
+The machine (markers that are not in `TRANSITIONS` for a state are dropped there)::
+
+    ANSWER ──section──▶ SECTION ──call──▶ HEADER ──arguments──▶ ARGUMENTS
+      ▲  ▲                 ▲                                        │
+      │  └──section end────┴──────────────call end──────────────────┘
+      └── think ▶ REASONING: a section inside it ends the thought, unless `</think>` still comes
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Literal
+
+from kimi_agent._core.json_text import StringTracker
+from kimi_agent._core.lenient_json import is_json_object, split_object
+from kimi_agent._core.lexer import Lexer
+from kimi_agent._core.transcript import Output, ParsedText, RawCall, Transcript
+from kimi_agent.dialects.k2_format import CALL_ID_PREFIX, LONGEST_K2_MARKER, K2Marker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_MAX_REWINDS = 16
+_LONGEST_HEADER = 512
+_LONGEST_HEADER_WITH_SPACES = 64
+_ID = re.compile(r"\s*(?:functions[.:][^\s{}]+|[^\s{}:]+:\d+)\s*\Z")
+
+
+class State(Enum):
+    """Where in the format the reader is."""
+
+    ANSWER = auto()
+    REASONING = auto()
+    SECTION = auto()
+    HEADER = auto()
+    ARGUMENTS = auto()
+
+
+_S, _M = State, K2Marker
+_PLAIN_STATES = frozenset({State.ANSWER, State.REASONING})
+
+TRANSITIONS: Mapping[tuple[State, K2Marker], State] = {
+    (_S.ANSWER, _M.SECTION_BEGIN): _S.SECTION,
+    # A call without the section around it (quantised builds; vLLM's reasoning parser).
+    (_S.ANSWER, _M.CALL_BEGIN): _S.HEADER,
+    (_S.ANSWER, _M.THINK_BEGIN): _S.REASONING,
+    # K2.5 and later start inside the thought, so a parser-less server sends only its end.
+    (_S.ANSWER, _M.THINK_END): _S.ANSWER,
+    (_S.REASONING, _M.THINK_END): _S.ANSWER,
+    # K2 may call a tool without closing its reasoning.
+    (_S.REASONING, _M.SECTION_BEGIN): _S.SECTION,
+    (_S.REASONING, _M.CALL_BEGIN): _S.HEADER,
+    (_S.SECTION, _M.CALL_BEGIN): _S.HEADER,
+    # The call marker is missing: the text before was the header.
+    (_S.SECTION, _M.ARGUMENTS_BEGIN): _S.ARGUMENTS,
+    # Both call and arguments markers are missing: header and JSON stand side by side.
+    (_S.SECTION, _M.CALL_END): _S.SECTION,
+    (_S.SECTION, _M.SECTION_END): _S.ANSWER,
+    (_S.SECTION, _M.MESSAGE_END): _S.ANSWER,
+    (_S.SECTION, _M.THINK_END): _S.ANSWER,
+    (_S.HEADER, _M.ARGUMENTS_BEGIN): _S.ARGUMENTS,
+    # The arguments marker is missing.
+    (_S.HEADER, _M.CALL_END): _S.SECTION,
+    (_S.HEADER, _M.CALL_BEGIN): _S.HEADER,
+    (_S.HEADER, _M.SECTION_BEGIN): _S.SECTION,
+    (_S.HEADER, _M.SECTION_END): _S.ANSWER,
+    (_S.HEADER, _M.MESSAGE_END): _S.ANSWER,
+    (_S.HEADER, _M.THINK_END): _S.ANSWER,
+    (_S.ARGUMENTS, _M.CALL_END): _S.SECTION,
+    # The end of the call is missing.
+    (_S.ARGUMENTS, _M.CALL_BEGIN): _S.HEADER,
+    (_S.ARGUMENTS, _M.SECTION_BEGIN): _S.SECTION,
+    (_S.ARGUMENTS, _M.SECTION_END): _S.ANSWER,
+    (_S.ARGUMENTS, _M.MESSAGE_END): _S.ANSWER,
+    (_S.ARGUMENTS, _M.THINK_END): _S.ANSWER,
+}
+
+_SAME_AS: Mapping[K2Marker, K2Marker] = {
+    K2Marker.SINGULAR_SECTION_BEGIN: K2Marker.SECTION_BEGIN,
+    K2Marker.SINGULAR_SECTION_END: K2Marker.SECTION_END,
+}
+
+
+class K2TextParser:
+    """Reads one text channel of a reply; `feed` it pieces, then `close` it.
+
+    Never raises on any text, loses none of it and shows no marker.
+    """
+
+    def __init__(self, *, start: Literal["answer", "reasoning"] = "answer") -> None:
+        self._lexer = Lexer(K2Marker)
+        self._state = State.REASONING if start == "reasoning" else State.ANSWER
+        self._transcript = Transcript(in_thought=start == "reasoning")
+        self._buffer: list[str] = []
+        """Section text, header or arguments, by state."""
+        self._header = ""
+        self._strings = StringTracker()
+        self._arguments_length = 0
+        self._hidden_at: int | None = None
+        """Where in the arguments the first marker inside a string stands."""
+        self._rewinds = 0
+        self._after_marker = False
+        self._open_edge = False
+        """Whether some shown text ended, at a marker, in what looks like the start of another one."""
+
+    def feed(self, text: str) -> Sequence[Output]:
+        """What can be shown after `text`."""
+        if "<" not in text and self._state in _PLAIN_STATES and not self._lexer.held:
+            if text:
+                self._show(text)
+        else:
+            self._consume(self._lexer.feed(text))
+        return self._transcript.take_outputs()
+
+    def close(self, *, thought_closed: bool = False) -> tuple[Sequence[Output], ParsedText]:
+        """What is left to show, and the whole.
+
+        `thought_closed` says that something outside this text ended the thought it began in.
+        """
+        self._consume(self._lexer.close())
+        while self._state is State.ARGUMENTS and self._can_rewind():
+            self._rewind()
+        self._end_of_text()
+        if thought_closed and self._transcript.thought_open:
+            self._transcript.close_thought()
+        parsed = self._transcript.parsed()
+        return self._transcript.take_outputs(), parsed
+
+    # --- tokens --------------------------------------------------------------------------------
+
+    def _consume(self, tokens: Sequence[str | K2Marker]) -> None:
+        for token in tokens:
+            if isinstance(token, K2Marker):
+                self._on_marker(_SAME_AS.get(token, token), token)
+            else:
+                self._on_text(token)
+
+    def _on_text(self, text: str) -> None:
+        match self._state:
+            case State.ANSWER | State.REASONING:
+                self._show(text)
+            case State.SECTION | State.HEADER:
+                self._on_header_text(text)
+            case State.ARGUMENTS:
+                self._add_arguments(text)
+
+    def _on_header_text(self, text: str) -> None:
+        """Collect what may be an id; anything else between markers is answer text, shown at once."""
+        self._buffer.append(text)
+        waiting = "".join(self._buffer)
+        header, brace, rest = waiting.partition("{")
+        if self._is_prose(header) or (brace and self._state is State.SECTION and not _ID.match(header)):
+            self._buffer = []
+            self._enter_answer()
+            self._show(waiting)
+        elif brace:
+            # The arguments marker is missing: the JSON begins right after the id.
+            self._header = header.strip()
+            self._state = State.ARGUMENTS
+            self._begin_arguments()
+            self._add_arguments(brace + rest)
+        else:
+            self._buffer = [waiting]
+
+    def _is_prose(self, header: str) -> bool:
+        if not _has_inner_space(header):
+            return len(header) > _LONGEST_HEADER
+        return self._state is State.SECTION or len(header.strip()) > _LONGEST_HEADER_WITH_SPACES
+
+    def _note_edge(self) -> None:
+        self._after_marker = True
+        if not self._open_edge and self._state in _PLAIN_STATES:
+            tail = self._transcript.tail(LONGEST_K2_MARKER)
+            self._open_edge = self._lexer.unfinished(tail) != -1
+
+    def _on_marker(self, marker: K2Marker, spelled: K2Marker) -> None:
+        if self._state is State.ARGUMENTS and self._strings.inside and self._rewinds < _MAX_REWINDS:
+            if self._hidden_at is None:
+                self._hidden_at = self._arguments_length
+            self._add_arguments(str(spelled))
+            return
+        self._note_edge()
+        target = TRANSITIONS.get((self._state, marker))
+        if target is None:
+            if marker is K2Marker.ARGUMENTS_BEGIN and self._state is State.ANSWER:
+                self._begin_arguments_after_answer()
+        elif self._state is State.ARGUMENTS and self._can_rewind():
+            self._rewind()
+            self._on_marker(marker, spelled)
+        else:
+            self._leave(marker)
+            self._enter(target, marker)
+
+    def _leave(self, marker: K2Marker) -> None:
+        """Finish what the current state was collecting."""
+        match self._state:
+            case State.ARGUMENTS:
+                self._end_call(closed=True)
+            case State.HEADER:
+                self._end_header(marker)
+            case State.SECTION:
+                self._end_section_text(marker)
+            case State.ANSWER | State.REASONING:
+                pass
+
+    def _enter(self, target: State, marker: K2Marker) -> None:
+        if marker is K2Marker.THINK_END:
+            self._transcript.close_thought()
+        elif marker is K2Marker.THINK_BEGIN:
+            self._transcript.begin_thought()
+        if target is State.ANSWER:
+            self._enter_answer()
+            return
+        self._state = target
+        if target is State.ARGUMENTS:
+            self._begin_arguments()
+
+    # --- text ----------------------------------------------------------------------------------
+
+    def _show(self, text: str) -> None:
+        if self._after_marker:
+            self._after_marker = False
+            if self._open_edge:
+                # Taking a marker out must not make its neighbours one: `<|im_<|im_end|>end|>`.
+                self._transcript.separate()
+        self._transcript.show(text)
+
+    def _enter_answer(self) -> None:
+        self._state = State.ANSWER
+        self._transcript.enter_answer()
+
+    # --- calls ---------------------------------------------------------------------------------
+
+    def _begin_arguments(self) -> None:
+        self._buffer = []
+        self._strings = StringTracker()
+        self._arguments_length = 0
+        self._hidden_at = None
+
+    def _add_arguments(self, text: str) -> None:
+        self._strings.feed(text)
+        self._buffer.append(text)
+        self._arguments_length += len(text)
+
+    def _end_header(self, marker: K2Marker) -> None:
+        text = "".join(self._buffer)
+        self._buffer = []
+        if marker is K2Marker.ARGUMENTS_BEGIN:
+            self._header = text.strip()
+        elif _has_inner_space(text):
+            self._give_back(text)
+        elif text.strip():
+            # A call that was closed before any arguments began has none.
+            self._transcript.add_call(
+                RawCall(header=text.strip(), arguments="", closed=marker is not K2Marker.MESSAGE_END)
+            )
+
+    def _end_section_text(self, marker: K2Marker) -> None:
+        text = "".join(self._buffer)
+        self._buffer = []
+        if marker is K2Marker.ARGUMENTS_BEGIN:
+            self._header = text.strip()
+        else:
+            self._give_back(text)
+
+    def _begin_arguments_after_answer(self) -> None:
+        """An arguments marker with no opener: a call if the text just before it is an id."""
+        tail = self._transcript.tail(_LONGEST_HEADER)
+        start = tail.rfind(CALL_ID_PREFIX)
+        if start == -1 or not _ID.match(tail[start:]):
+            return
+        self._transcript.cut_tail(len(tail) - start)
+        self._header = tail[start:].strip()
+        self._state = State.ARGUMENTS
+        self._begin_arguments()
+
+    def _end_call(self, *, closed: bool) -> None:
+        arguments = "".join(self._buffer)
+        self._buffer = []
+        self._hidden_at = None
+        if _has_inner_space(self._header) and not is_json_object(arguments):
+            # Prose about the format, not a call.
+            self._give_back(f"{self._header} {arguments}")
+            return
+        self._transcript.add_call(RawCall(header=self._header, arguments=arguments, closed=closed))
+
+    def _give_back(self, text: str) -> None:
+        if not text.strip():
+            return
+        state = self._state
+        self._enter_answer()
+        self._show(text)
+        self._state = state
+
+    def _can_rewind(self) -> bool:
+        """Whether markers inside strings made the arguments unreadable, so that they were none."""
+        return (
+            self._hidden_at is not None
+            and self._rewinds < _MAX_REWINDS
+            and not is_json_object("".join(self._buffer))
+        )
+
+    def _rewind(self) -> None:
+        """Read again from the first marker inside a string, as structure: the string was never closed.
+
+        Bounded, so that hostile text cannot make the cost quadratic; past the bound strings hide nothing.
+        """
+        self._rewinds += 1
+        whole, cut = "".join(self._buffer), self._hidden_at
+        self._begin_arguments()
+        self._buffer = [whole[:cut]]
+        self._arguments_length = len(self._buffer[0])
+        lexer = Lexer(K2Marker)
+        self._consume([*lexer.feed(whole[cut:]), *lexer.close()])
+
+    # --- the end -------------------------------------------------------------------------------
+
+    def _end_of_text(self) -> None:
+        text = "".join(self._buffer)
+        match self._state:
+            case State.ARGUMENTS:
+                self._end_in_arguments(text)
+            case State.HEADER:
+                self._buffer = []
+                if _has_inner_space(text):
+                    self._give_back(text)
+                elif text.strip():
+                    self._transcript.add_call(RawCall(header=text.strip(), arguments="", closed=False))
+            case State.SECTION:
+                self._buffer = []
+                self._give_back(text)
+            case State.ANSWER | State.REASONING:
+                pass
+
+    def _end_in_arguments(self, arguments: str) -> None:
+        split = split_object(arguments)
+        if split is None or not split[1].strip():
+            self._end_call(closed=False)
+            return
+        # The end markers are missing and the answer goes on behind the whole JSON.
+        self._buffer = [split[0]]
+        self._end_call(closed=False)
+        self._give_back(split[1])
+
+
+def _has_inner_space(text: str) -> bool:
+    return len(text.split(maxsplit=1)) > 1

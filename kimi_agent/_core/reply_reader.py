@@ -1,0 +1,174 @@
+"""Chunks → model events, and the reply as it was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kimi_agent._core.call_assembler import CallAssembler, StructuredCall
+from kimi_agent._core.k2_text import K2TextParser
+from kimi_agent._core.transcript import NO_TEXT, ParsedText
+from kimi_agent.errors import IncompleteStreamError, ProtocolError
+from kimi_agent.events import ModelEvent, ReasoningDelta, TextDelta, TextReset
+from kimi_agent.json_types import is_array, is_object
+from kimi_agent.messages import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from kimi_agent._core.transcript import Output
+    from kimi_agent.json_types import JsonObject
+
+# Moonshot, SGLang and llama.cpp use the first name, vLLM since January 2026 and OpenRouter the second.
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One reply as it was read, before anything is decided about it."""
+
+    content: ParsedText = NO_TEXT
+    thought: ParsedText = NO_TEXT
+    """What came in the server's reasoning field."""
+    has_reasoning_field: bool = False
+    """True also if the field was sent and empty."""
+    calls: tuple[StructuredCall, ...] = ()
+    finish_reason: str | None = None
+    """The server's own word."""
+    usage: JsonObject | None = None
+    shown: str = ""
+    """The answer text that events have shown and not withdrawn."""
+
+
+class ReplyReader:
+    """Feed it the chunks of one reply, whole or streamed, then `close` it.
+
+    Only choice 0 is read. Fields that are absent, null or of a wrong type count as absent: a server's
+    odd field must not cost the user the reply.
+    """
+
+    def __init__(self, tool_names: Collection[str] = (), *, starts_in_thought: bool = False) -> None:
+        self._content = K2TextParser(start="reasoning" if starts_in_thought else "answer")
+        self._thought = K2TextParser(start="reasoning")
+        self._calls = CallAssembler(tool_names)
+        self._has_reasoning_field = False
+        self._finish_reason: str | None = None
+        self._usage: JsonObject | None = None
+        self._shown: list[str] = []
+        self._ended = False
+
+    @property
+    def shown(self) -> str:
+        """The answer text shown so far and not withdrawn."""
+        return "".join(self._shown)
+
+    def feed(self, chunk: JsonObject) -> Sequence[ModelEvent]:
+        """What `chunk` makes happen."""
+        events: list[ModelEvent] = []
+        usage: Any = chunk.get("usage")
+        if is_object(usage):
+            self._usage = usage
+        choices: Any = chunk.get("choices")
+        if is_array(choices):
+            for choice in choices:
+                if is_object(choice) and not choice.get("index"):
+                    self._add_choice(choice, events)
+        return events
+
+    def end(self) -> None:
+        """Note that the server said the reply is complete (`[DONE]`, or a whole reply)."""
+        self._ended = True
+
+    def close(self) -> tuple[Sequence[ModelEvent], Reply]:
+        """What is left to show, and the reply.
+
+        Raises:
+            IncompleteStreamError: neither a finish reason nor `[DONE]` came.
+        """
+        if self._finish_reason is None and not self._ended:
+            error = IncompleteStreamError(
+                "the stream ended without finish reason and without [DONE]: the server or something between "
+                "cut the reply",
+                raw=self.shown[-500:],
+            )
+            error.partial_text = self.shown
+            raise error
+        events: list[ModelEvent] = []
+        outputs, content = self._content.close()
+        self._show(outputs, events)
+        calls = self._calls.calls
+        # Only a parser that saw the thought end goes on to content or calls.
+        thought_closed = bool(content.content.strip() or calls)
+        outputs, thought = self._thought.close(thought_closed=thought_closed)
+        self._show(outputs, events)
+        events += self._calls.close()
+        return events, Reply(
+            content=content,
+            thought=thought,
+            has_reasoning_field=self._has_reasoning_field,
+            calls=calls,
+            finish_reason=self._finish_reason,
+            usage=self._usage,
+            shown=self.shown,
+        )
+
+    def _add_choice(self, choice: JsonObject, events: list[ModelEvent]) -> None:
+        delta: Any = choice.get("delta") or choice.get("message")
+        if is_object(delta):
+            self._add_delta(delta, events)
+        elif isinstance(text := choice.get("text"), str) and text:
+            self._show(self._content.feed(text), events)
+        finish_reason: Any = choice.get("finish_reason")
+        if isinstance(finish_reason, str) and finish_reason:
+            self._finish_reason = finish_reason
+        usage: Any = choice.get("usage")
+        if is_object(usage) and self._usage is None:
+            # Moonshot puts it here, and with include_usage at the top of a last chunk again.
+            self._usage = usage
+
+    def _add_delta(self, delta: JsonObject, events: list[ModelEvent]) -> None:
+        for field in REASONING_FIELDS:
+            reasoning = delta.get(field)
+            if isinstance(reasoning, str):
+                self._add_reasoning(reasoning, events)
+                if reasoning:
+                    break  # releases that know both names send the same text under both
+        content = delta.get("content")
+        if content:
+            text = content if isinstance(content, str) else text_of(content)
+            self._show(self._content.feed(text), events)
+        calls: Any = delta.get("tool_calls")
+        if is_array(calls) and calls:
+            self._calls.add(calls, events)
+
+    def _add_reasoning(self, text: str, events: list[ModelEvent]) -> None:
+        if not text:
+            if not self._has_reasoning_field:
+                events.append(ReasoningDelta(text=""))
+            self._has_reasoning_field = True
+            return
+        self._has_reasoning_field = True
+        self._show(self._thought.feed(text), events)
+
+    def _show(self, outputs: Sequence[Output], events: list[ModelEvent]) -> None:
+        for kind, text in outputs:
+            if kind == "text":
+                self._shown.append(text)
+                events.append(TextDelta(text=text))
+            elif kind == "reasoning":
+                events.append(ReasoningDelta(text=text))
+            elif self._shown:
+                events.append(TextReset(text=self.shown, reason="reasoning"))
+                self._shown.clear()
+
+
+def check_chunk(value: object, raw: bytes) -> JsonObject:
+    """`value`, the JSON of one `data:` line or of a whole reply, if it is an object.
+
+    Raises:
+        ProtocolError: it is not.
+    """
+    if is_object(value):
+        return value
+    shown = raw[:500].decode("utf-8", "replace")
+    raise ProtocolError(f"the server sent {type(value).__name__} where a JSON object belongs", raw=shown)

@@ -1,0 +1,1 @@
+"""What the package does: network, clock, threads."""

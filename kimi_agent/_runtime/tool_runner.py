@@ -1,0 +1,159 @@
+"""Runs the calls of a reply side by side; every one of them gets exactly one outcome."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from kimi_agent._core.redaction import one_line
+from kimi_agent._core.turn import ToolOutcome
+from kimi_agent.events import ToolFinished, ToolStarted
+from kimi_agent.json_types import is_object
+from kimi_agent.messages import ToolCall
+from kimi_agent.tools import InvalidArgumentsError, ToolContext, ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from kimi_agent._core.turn import PlannedCall, RunTools
+    from kimi_agent.events import ToolEvent
+    from kimi_agent.options import RunLimits
+    from kimi_agent.tools import Approval, Tool
+
+_LOG = logging.getLogger("kimi_agent.tools")
+
+
+class ToolRunner:
+    """Carries out one agent's calls."""
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        *,
+        limits: RunLimits,
+        approve: Callable[[ToolCall], Awaitable[Approval]] | None,
+        deps: Any,
+        emit: Callable[[ToolEvent], None],
+    ) -> None:
+        self._tools = tools
+        self._limits = limits
+        self._approve = approve
+        self._deps = deps
+        self._emit = emit
+        self._limiter = anyio.CapacityLimiter(limits.max_parallel_tools)
+        self._threads = anyio.CapacityLimiter(limits.max_parallel_tools)
+
+    async def run(self, command: RunTools, outcomes: dict[int, ToolOutcome]) -> None:
+        """Fill `outcomes`, by call index, as calls finish."""
+        async with anyio.create_task_group() as group:
+            for call in command.calls:
+                if call.answer is None:
+                    group.start_soon(self._run_one, call, command.step, outcomes)
+                else:
+                    self._finish(_tool_call(call, command.step), call.answer, outcomes)
+        for call in command.calls:
+            # A tool that cancelled itself ends without a trace.
+            if call.index not in outcomes:
+                cancelled = ToolOutcome(text=f"The tool {call.name!r} was cancelled.", kind="cancelled")
+                self._finish(_tool_call(call, command.step), cancelled, outcomes)
+
+    def _finish(self, call: ToolCall, outcome: ToolOutcome, outcomes: dict[int, ToolOutcome]) -> None:
+        outcomes[call.index] = outcome
+        self._emit(
+            ToolFinished(
+                call=call, result=outcome.text, is_error=outcome.is_error, duration_s=outcome.duration_s
+            )
+        )
+
+    async def _run_one(self, planned: PlannedCall, step: int, outcomes: dict[int, ToolOutcome]) -> None:
+        call = _tool_call(planned, step)
+        started = anyio.current_time()
+        outcome = await self._guarded(call, planned)
+        duration_s = anyio.current_time() - started
+        self._finish(call, dataclasses.replace(outcome, duration_s=duration_s), outcomes)
+
+    async def _guarded(self, call: ToolCall, planned: PlannedCall) -> ToolOutcome:
+        """The outcome, whatever the approval or the tool raises."""
+        try:
+            denied, call = await self._approved(call)
+            if denied is not None:
+                return denied
+            async with self._limiter:
+                return await self._timed(self._tools[planned.name], call)
+        except InvalidArgumentsError as error:
+            return ToolOutcome(text=str(error), kind="invalid_arguments")
+        except ToolError as error:
+            return ToolOutcome(text=str(error), kind="error")
+        except Exception as error:  # noqa: BLE001 - a tool's body may raise anything; this is the place that catches it
+            _LOG.exception("tool %r failed (step %d, call %s)", call.name, call.step, call.id)
+            told = one_line(str(error))
+            reason = f"{type(error).__name__}: {told}" if told else type(error).__name__
+            return ToolOutcome(text=f"The tool {call.name!r} failed: {reason}", kind="error")
+
+    async def _approved(self, call: ToolCall) -> tuple[ToolOutcome | None, ToolCall]:
+        if self._approve is None:
+            return None, call
+        approval = await self._approve(call)
+        if not approval.allowed:
+            reason = f": {approval.reason}" if approval.reason else "."
+            return ToolOutcome(text=f"The call was not allowed{reason}", kind="denied"), call
+        if approval.arguments is not None:
+            call = dataclasses.replace(call, arguments=approval.arguments)
+        return None, call
+
+    async def _timed(self, tool: Tool, call: ToolCall) -> ToolOutcome:
+        context = ToolContext(call=call, step=call.step, deps=self._deps)
+        prepared = tool.prepare(call.arguments, context)
+        self._emit(ToolStarted(call=call))
+        timeout_s = tool.timeout_s if tool.timeout_s is not None else self._limits.tool_timeout_s
+        with anyio.move_on_after(timeout_s) as scope:
+            value = await self._called(tool, prepared)
+            return ToolOutcome(text=result_text(value, tool.name))
+        if not scope.cancelled_caught:  # pragma: no cover - the scope ends by a result or by its deadline
+            raise AssertionError
+        return ToolOutcome(
+            text=f"The tool {tool.name!r} did not finish within {timeout_s:g} seconds and was stopped.",
+            kind="timeout",
+        )
+
+    async def _called(self, tool: Tool, prepared: Callable[[], Any]) -> Any:
+        if tool.is_async:
+            value = prepared()
+        else:
+            # Abandoned on cancellation: a thread cannot be stopped, but nobody has to wait for it.
+            value = await anyio.to_thread.run_sync(prepared, abandon_on_cancel=True, limiter=self._threads)
+        return await value if inspect.isawaitable(value) else value
+
+
+def result_text(value: Any, name: str) -> str:
+    """A tool's result as the text the model gets: a string as it is, anything else as JSON.
+
+    Raises:
+        ToolError: JSON cannot hold it.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray):
+        raise ToolError(
+            f"The tool {name!r} returned {type(value).__name__}, which cannot be shown to a model; decode "
+            "it to text, or return a data: URL in a content part"
+        )
+    try:
+        return json.dumps(to_jsonable_python(value), ensure_ascii=False)
+    except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
+        raise ToolError(
+            f"The tool {name!r} returned {type(value).__name__}, which JSON cannot hold: "
+            f"{one_line(str(error))}"
+        ) from error
+
+
+def _tool_call(planned: PlannedCall, step: int) -> ToolCall:
+    arguments = planned.arguments if is_object(planned.arguments) else {}
+    return ToolCall(index=planned.index, id=planned.id, name=planned.name, arguments=arguments, step=step)

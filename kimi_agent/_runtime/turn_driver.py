@@ -1,0 +1,250 @@
+"""Performs the commands of one turn: asks the model, repeats what failed, runs the tools."""
+
+from __future__ import annotations
+
+import math
+import random
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, assert_never
+
+import anyio
+
+from kimi_agent._core.backoff import delay_before, may_retry
+from kimi_agent._core.model_choice import meant_model
+from kimi_agent._core.reply_reader import ReplyReader
+from kimi_agent._core.settle import settle
+from kimi_agent._core.turn import CallModel, Finish, RunTools, StepTiming, ToolOutcome
+from kimi_agent.errors import KimiAgentError, ModelNotFoundError
+from kimi_agent.events import (
+    Event,
+    RetryScheduled,
+    StepFinished,
+    StepStarted,
+    TextDelta,
+    TextReset,
+    ToolCallDelta,
+    ToolCallStarted,
+)
+from kimi_agent.transport import END_OF_REPLY, Request
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+
+    from anyio.abc import TaskGroup
+
+    from kimi_agent._core.encode import RequestEncoder
+    from kimi_agent._core.reply_reader import Reply
+    from kimi_agent._core.settled import SettledReply
+    from kimi_agent._core.turn import Turn
+    from kimi_agent._runtime.tool_runner import ToolRunner
+    from kimi_agent.events import ModelEvent, ToolEvent
+    from kimi_agent.options import ModelOptions, RunLimits
+    from kimi_agent.results import RunResult
+    from kimi_agent.transport import Transport
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One sending of a step's request."""
+
+    reader: ReplyReader
+    started: float
+    first: float | None = None
+    reply: Reply | None = None
+
+
+@dataclass(kw_only=True)
+class TurnDriver:
+    """Carries out one turn. `events` is to be iterated once; `group` runs its tools."""
+
+    turn: Turn
+    transport: Transport
+    encoder: RequestEncoder
+    options: ModelOptions
+    limits: RunLimits
+    stream: bool
+    make_runner: Callable[[Callable[[ToolEvent], None]], ToolRunner]
+    outcomes: dict[int, ToolOutcome] = field(default_factory=dict[int, ToolOutcome])
+    """The finished calls of the tool round under way, by index."""
+    result: RunResult | None = None
+
+    async def events(self, group: TaskGroup) -> AsyncGenerator[Event]:
+        """Everything that happens, until the turn is over.
+
+        Raises:
+            KimiAgentError: the turn cannot go on; `.result` holds what was done.
+        """
+        command = self.turn.start()
+        try:
+            while True:
+                match command:
+                    case CallModel():
+                        step = _Step(self, command)
+                        async with aclosing(step.events()) as events:
+                            async for event in events:
+                                yield event
+                        command = step.next_command
+                    case RunTools():
+                        async with aclosing(self._run_tools(command, group)) as events:
+                            async for event in events:
+                                yield event
+                        outcomes, self.outcomes = self.outcomes, {}
+                        command = self.turn.on_tool_results([outcomes[call.index] for call in command.calls])
+                    case Finish():
+                        self.result = command.result
+                        return
+                    case _:
+                        assert_never(command)
+        except KimiAgentError as error:
+            if error.result is None:
+                error.result = self.turn.result("error")
+            raise
+
+    async def _run_tools(self, command: RunTools, group: TaskGroup) -> AsyncGenerator[Event]:
+        send, receive = anyio.create_memory_object_stream[Event](math.inf)
+        runner = self.make_runner(send.send_nowait)
+
+        async def round_of_tools() -> None:
+            with send:
+                await runner.run(command, self.outcomes)
+
+        group.start_soon(round_of_tools)
+        with receive:
+            async for event in receive:
+                yield event
+
+
+class _Step:
+    """One step's request, sent until a reply can be used."""
+
+    def __init__(self, driver: TurnDriver, command: CallModel) -> None:
+        self._driver = driver
+        self._command = command
+        self._stream = driver.stream
+        self.next_command: CallModel | RunTools | Finish = command
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """The events of the step, from `StepStarted` to `StepFinished`."""
+        yield StepStarted(step=self._command.step)
+        attempt = 0
+        while True:
+            attempt += 1
+            tried = self._begin()
+            try:
+                async with aclosing(self._receive(tried)) as received:
+                    async for event in received:
+                        yield event
+                settled, command = self._decide(tried)
+            except KimiAgentError as error:
+                failure = await self._explained(error, tried)
+                if attempt > self._driver.limits.max_retries or not may_retry(failure):
+                    raise failure from error.__cause__
+            else:
+                if not (isinstance(command, CallModel) and command.because is not None):
+                    self.next_command = command
+                    for event in _closing_events(tried, settled, command, self._command.step):
+                        yield event
+                    return
+                # A reply that vLLM garbles in a stream it may well get right as a whole.
+                failure, self._command, self._stream = command.because, command, False
+            delay_s = self._delay(failure, attempt)
+            if tried.reader.shown:
+                yield TextReset(text=tried.reader.shown, reason="retry")
+            yield RetryScheduled(attempt=attempt, delay_s=delay_s, error=failure)
+            await anyio.sleep(delay_s)
+
+    def _begin(self) -> _Attempt:
+        return _Attempt(reader=ReplyReader(self._command.asked.tools), started=anyio.current_time())
+
+    async def _receive(self, tried: _Attempt) -> AsyncGenerator[ModelEvent]:
+        driver, reader = self._driver, tried.reader
+        async with aclosing(driver.transport.stream(self._request())) as chunks:
+            async for chunk in chunks:
+                if chunk is END_OF_REPLY:
+                    reader.end()
+                    continue
+                for event in reader.feed(chunk):
+                    if tried.first is None:
+                        tried.first = anyio.current_time()
+                    yield event
+        closing, tried.reply = reader.close()
+        for event in closing:
+            yield event
+
+    def _request(self) -> Request:
+        driver, limits = self._driver, self._driver.limits
+        body = driver.encoder.body(self._command.messages, stream=self._stream, first=self._command.step == 1)
+        return Request(
+            body=body,
+            stream=self._stream,
+            headers=driver.options.extra_headers,
+            silence_timeout_s=limits.request_timeout_s,
+            connect_timeout_s=limits.connect_timeout_s,
+            max_reply_bytes=limits.max_reply_bytes,
+        )
+
+    def _decide(self, tried: _Attempt) -> tuple[SettledReply, CallModel | RunTools | Finish]:
+        if tried.reply is None:  # pragma: no cover - _receive sets it or raises
+            raise AssertionError
+        settled = settle(tried.reply, self._command.asked)
+        timing = StepTiming(
+            ttft_s=None if tried.first is None else tried.first - tried.started,
+            duration_s=anyio.current_time() - tried.started,
+        )
+        return settled, self._driver.turn.on_reply(settled, timing)
+
+    def _delay(self, failure: KimiAgentError, attempt: int) -> float:
+        if self._command.because is failure:
+            return 0.0
+        spread = random.random()  # noqa: S311 - spreads clients, hides nothing
+        longest = self._driver.limits.max_retry_delay_s
+        return delay_before(failure, attempt=attempt, spread=spread, longest_s=longest)
+
+    async def _explained(self, error: KimiAgentError, tried: _Attempt) -> KimiAgentError:
+        """`error` with what is known here: the text received so far, and the models the server has."""
+        if not error.partial_text:
+            error.partial_text = tried.reader.shown
+        if isinstance(error, ModelNotFoundError) and not error.available:
+            try:
+                available = tuple(await self._driver.transport.model_ids())
+            except KimiAgentError:
+                return error
+            wanted = str(self._driver.encoder.model)
+            error.available = available
+            error.suggestion = meant_model(wanted, available)
+            hint = f" Did you mean {error.suggestion!r}?" if error.suggestion else ""
+            error.args = (f"{error} The server has: {', '.join(available) or 'none'}.{hint}",)
+        return error
+
+
+def _closing_events(
+    tried: _Attempt, settled: SettledReply, command: RunTools | Finish | CallModel, step: int
+) -> Iterator[Event]:
+    """What remains to be told once a reply is understood."""
+    yield from _recovered_calls(settled)
+    shown = tried.reader.shown
+    if isinstance(command, RunTools):
+        if shown:
+            yield TextReset(text=shown, reason="tool_calls")
+    elif shown != settled.content:
+        # Text turned out to be something else, e.g. a call without markers that was not allowed.
+        if shown:
+            yield TextReset(text=shown, reason="reasoning")
+        if settled.content:
+            yield TextDelta(text=settled.content)
+    yield StepFinished(
+        step=step,
+        message=settled.message(),
+        finish_reason=settled.finish_reason,
+        raw_finish_reason=settled.raw_finish_reason,
+        usage=settled.usage,
+    )
+
+
+def _recovered_calls(settled: SettledReply) -> Iterator[Event]:
+    recovered: Sequence[object] = settled.calls[len(settled.calls) - settled.recovered :]
+    for call in settled.calls:
+        if call in recovered:
+            yield ToolCallStarted(index=call.index, id=call.id, name=call.name)
+            yield ToolCallDelta(index=call.index, arguments=call.arguments_text)
