@@ -141,7 +141,7 @@ class KimiAgent:
         return self._new_run(prompt, history=history, deps=deps, streamed=True)
 
     async def aclose(self) -> None:
-        """Close the connections this agent opened in the running event loop; a client passed in stays open."""
+        """Close the connections this agent opened in this event loop; a client passed in stays open."""
         transport = self._transport.get(None)
         if transport is not None:
             self._transport.set(None)
