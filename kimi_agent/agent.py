@@ -249,13 +249,15 @@ class Run:
         if self._group is None or self._events is None or self._driver is None:  # pragma: no cover
             return
         self._group.cancel_scope.cancel()
-        # Nothing is handed to the group: it would wrap the caller's own exception.
-        await self._group.__aexit__(None, None, None)
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSING_S):
-            await self._events.aclose()
-        if self._result is None:
-            self._driver.turn.cancel(self._driver.outcomes)
-            self._result = self._driver.turn.result("cancelled" if error is None else "error")
+        try:
+            # Nothing is handed to the group: it would wrap the caller's own exception.
+            await self._group.__aexit__(None, None, None)
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSING_S):
+                await self._events.aclose()
+            if self._result is None:
+                self._driver.turn.cancel(self._driver.outcomes)
+                self._result = self._driver.turn.result("cancelled" if error is None else "error")
 
     def __aiter__(self) -> Self:
         return self

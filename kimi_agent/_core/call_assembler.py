@@ -60,7 +60,13 @@ class CallAssembler:
         """Take one delta's entries; what they make happen is appended to `events`."""
         for entry in entries:
             if is_object(entry):
-                self._add_entry(entry, events)
+                self._add_to(None, entry, events)
+
+    def add_whole(self, entries: list[Any], events: list[ModelEvent]) -> None:
+        """Take the entries of a whole message: each is a call of its own, whatever its id or index."""
+        for entry in entries:
+            if is_object(entry):
+                self._add_to(self._begin(), entry, events)
 
     def close(self) -> list[ModelEvent]:
         """Announce calls that never got arguments."""
@@ -69,14 +75,15 @@ class CallAssembler:
             self._announce(call, events)
         return events
 
-    def _add_entry(self, entry: JsonObject, events: list[ModelEvent]) -> None:
+    def _add_to(self, call: _Growing | None, entry: JsonObject, events: list[ModelEvent]) -> None:
         function: Any = entry.get("function")
         if not is_object(function):
             function = {}
         call_id = _text(entry.get("id"))
         name = _text(function.get("name"))
         arguments = _arguments_text(function.get("arguments"))
-        call = self._call_of(entry.get("index"), call_id, name)
+        if call is None:
+            call = self._call_of(entry.get("index"), call_id, name)
         if call_id and not call.id:
             call.id = call_id
             self._by_id.setdefault(call_id, call)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kimi_agent._core.bare_call import find_bare_calls
-from kimi_agent._core.call_name import resolve_name, spoken_name
+from kimi_agent._core.call_name import call_id, resolve_name, spoken_name
 from kimi_agent._core.k2_text import K2TextParser
 from kimi_agent._core.lenient_json import UnreadableError, is_json_object, read_value
 from kimi_agent.dialects.k2_format import K2Marker
@@ -82,7 +82,7 @@ class CallFinder:
         """A server's parser left markers in the arguments, further calls behind them perhaps."""
         parser = K2TextParser()
         parser.feed(f"{K2Marker.CALL_BEGIN}{header}{K2Marker.ARGUMENTS_BEGIN}{call.arguments}")
-        _, parsed = parser.close()
+        _, parsed = parser.close(cut=self._limit_reached)
         self.content = joined(self.content, parsed.content)
         self._repair("raw_tool_calls", "reply", f"markers inside the arguments of {header}")
         candidates = [self._raw_candidate(one) for one in parsed.calls]
@@ -92,7 +92,10 @@ class CallFinder:
         """Whether a call at the token limit is unfinished, even if the server reports it whole."""
         name = resolve_name(header, self._asked.tools)
         if name is None:
-            return any(tool.startswith(spoken_name(header)) for tool in self._asked.tools)
+            return any(
+                tool.startswith(spoken_name(header)) or call_id(tool, 0).startswith(header)
+                for tool in self._asked.tools
+            )
         if is_json_object(arguments):
             # vLLM reports a call cut before its arguments as whole, with `{}`.
             return read_value(arguments).value == {} and bool(
@@ -115,8 +118,6 @@ class CallFinder:
 
     def _bare(self, found: Sequence[RawCall]) -> list[RawCall]:
         tools = self._asked.tools
-        if not self._asked.calls_allowed:
-            return []
         self.content, calls = find_bare_calls(self.content, tools)
         if not (calls or found or self._reply.calls or self.content.strip()) and self.reasoning:
             self.reasoning, calls = find_bare_calls(self.reasoning, tools)

@@ -115,13 +115,16 @@ class K2TextParser:
             self._consume(self._lexer.feed(text))
         return self._transcript.take_outputs()
 
-    def close(self, *, thought_closed: bool = False) -> tuple[Sequence[Output], ParsedText]:
+    def close(
+        self, *, thought_closed: bool = False, cut: bool = False
+    ) -> tuple[Sequence[Output], ParsedText]:
         """What is left to show, and the whole.
 
-        `thought_closed` says that something outside this text ended the thought it began in.
+        `thought_closed` says that something outside this text ended the thought it began in, `cut` that
+        the output limit ended the text, so that an open string is unfinished rather than badly written.
         """
         self._consume(self._lexer.close())
-        while self._state is State.ARGUMENTS and self._can_rewind():
+        while not cut and self._state is State.ARGUMENTS and self._can_rewind():
             self._rewind()
         self._end_of_text()
         if thought_closed and self._transcript.thought_open:

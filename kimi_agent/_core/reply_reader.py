@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kimi_agent._core.call_assembler import CallAssembler, StructuredCall
+from kimi_agent._core.finish_word import is_cut
 from kimi_agent._core.k2_text import K2TextParser
 from kimi_agent._core.transcript import NO_TEXT, ParsedText
 from kimi_agent.errors import IncompleteStreamError, ProtocolError
@@ -94,12 +95,13 @@ class ReplyReader:
             error.partial_text = self.shown
             raise error
         events: list[ModelEvent] = []
-        outputs, content = self._content.close()
+        cut = is_cut(self._finish_reason)
+        outputs, content = self._content.close(cut=cut)
         self._show(outputs, events)
         calls = self._calls.calls
         # Only a parser that saw the thought end goes on to content or calls.
         thought_closed = bool(content.content.strip() or calls)
-        outputs, thought = self._thought.close(thought_closed=thought_closed)
+        outputs, thought = self._thought.close(thought_closed=thought_closed, cut=cut)
         self._show(outputs, events)
         events += self._calls.close()
         return events, Reply(
@@ -113,9 +115,16 @@ class ReplyReader:
         )
 
     def _add_choice(self, choice: JsonObject, events: list[ModelEvent]) -> None:
-        delta: Any = choice.get("delta") or choice.get("message")
+        delta: Any = choice.get("delta")
+        message: Any = choice.get("message")
         if is_object(delta):
             self._add_delta(delta, events)
+            if is_array(calls := delta.get("tool_calls")):
+                self._calls.add(calls, events)
+        elif is_object(message):
+            self._add_delta(message, events)
+            if is_array(calls := message.get("tool_calls")):
+                self._calls.add_whole(calls, events)
         elif isinstance(text := choice.get("text"), str) and text:
             self._show(self._content.feed(text), events)
         finish_reason: Any = choice.get("finish_reason")
@@ -137,9 +146,6 @@ class ReplyReader:
         if content:
             text = content if isinstance(content, str) else text_of(content)
             self._show(self._content.feed(text), events)
-        calls: Any = delta.get("tool_calls")
-        if is_array(calls) and calls:
-            self._calls.add(calls, events)
 
     def _add_reasoning(self, text: str, events: list[ModelEvent]) -> None:
         if not text:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kimi_agent._core.arguments import MalformedArgumentsError, decode_arguments
 from kimi_agent._core.call_name import call_id, fitting_tool, name_inside, resolve_name, spoken_name
 from kimi_agent._core.candidates import CallFinder, Candidate, label
+from kimi_agent._core.finish_word import known_word
 from kimi_agent._core.lenient_json import UnreadableError, is_json_object, read_value
 from kimi_agent._core.settled import SettledCall, SettledReply
 from kimi_agent.dialects.k2_format import CALL_ID_PREFIX
@@ -26,28 +27,6 @@ if TYPE_CHECKING:
     from kimi_agent.json_types import JsonObject
     from kimi_agent.messages import ToolSpec
 
-FINISH_REASONS: Final[Mapping[str, str]] = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool_calls",
-    "content_filter": "content_filter",
-    # Words of relays and of servers that answer in another API's terms.
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "complete": "stop",
-    "completed": "stop",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "tool_call": "tool_calls",
-    "function_call": "tool_calls",
-    "refusal": "content_filter",
-}
-
 
 def settle(reply: Reply, asked: Asked) -> SettledReply:
     """What `reply` means to someone who asked for `asked`."""
@@ -60,8 +39,7 @@ class _Settlement:
         self._asked = asked
         self._repairs: list[Repair] = []
         self._usage = usage_from(reply.usage) if reply.usage else Usage(requests=1)
-        word = reply.finish_reason
-        self._finish = FINISH_REASONS.get(word.lower(), "other") if word else "stop"
+        self._finish = known_word(reply.finish_reason)
         limit_reached = self._finish == "length" or (
             asked.max_output_tokens is not None and self._usage.output_tokens >= asked.max_output_tokens
         )

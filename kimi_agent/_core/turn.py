@@ -14,14 +14,13 @@ from kimi_agent.errors import (
     StepLimitError,
     TokenLimitError,
 )
-from kimi_agent.results import RunResult, StepRecord, ToolCallRecord, Usage
+from kimi_agent.results import Repair, RunResult, StepRecord, ToolCallRecord, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kimi_agent.messages import Message, ToolSpec
     from kimi_agent.options import ModelOptions, RunLimits
-    from kimi_agent.results import Repair
 
 MAX_UNUSABLE_STEPS: Final = 3
 """Steps in a row whose calls were all malformed before the run ends."""
@@ -110,7 +109,7 @@ class _Progress:
     calls: list[ToolCallRecord] = field(default_factory=list[ToolCallRecord])
     steps: list[StepRecord] = field(default_factory=list[StepRecord])
     usage: Usage = field(default_factory=Usage)
-    repairs: list[Repair] = field(default_factory=list["Repair"])
+    repairs: list[Repair] = field(default_factory=list[Repair])
     calls_in_history: int = 0
     text: str = ""
     reasoning: str | None = None
@@ -297,6 +296,9 @@ class Turn:
             )
             raise self._with_result(error)
         self._retried = True
+        self._done.repairs.append(
+            Repair(kind="empty_reply", where=f"step {self._step}, reply", detail=f"held {held}; asked again")
+        )
         return self._call_model(because=error)
 
     def _with_result(self, error: KimiAgentError) -> KimiAgentError:

@@ -1,0 +1,1 @@
+"""The `kimi-agent` command."""
