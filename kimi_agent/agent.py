@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
@@ -17,13 +18,13 @@ from kimi_agent._runtime.tool_runner import ToolRunner
 from kimi_agent._runtime.turn_driver import TurnDriver
 from kimi_agent.dialects import ENGINES, Engine
 from kimi_agent.dialects.engine import engine_of_host
-from kimi_agent.errors import ConfigurationError
+from kimi_agent.errors import ConfigurationError, TransportTimeoutError
 from kimi_agent.events import StepFinished, StepStarted, TextDelta, TextReset
 from kimi_agent.options import ModelOptions, RunLimits
 from kimi_agent.tools import tools_by_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
     from types import TracebackType
 
     import openai
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
     from kimi_agent.transport import Transport
 
 _CLOSING_S = 5.0
+
+# Connections belong to the event loop they were opened in, and an agent may see several loops.
+_TRANSPORTS: anyio.lowlevel.RunVar[WeakKeyDictionary[KimiAgent, Transport]] = anyio.lowlevel.RunVar(
+    "kimi_agent transports"
+)
 
 
 class KimiAgent:
@@ -77,8 +83,6 @@ class KimiAgent:
         self._options = options if options is not None else ModelOptions()
         self._limits = limits if limits is not None else RunLimits()
         self._approve = approve
-        # Connections belong to the event loop they were opened in, and an agent may see several.
-        self._transport = anyio.lowlevel.RunVar[Any](f"kimi_agent transport {id(self)}")
 
     async def run(
         self,
@@ -142,9 +146,8 @@ class KimiAgent:
 
     async def aclose(self) -> None:
         """Close the connections this agent opened in this event loop; a client passed in stays open."""
-        transport = self._transport.get(None)
+        transport = _transports().pop(self, None)
         if transport is not None:
-            self._transport.set(None)
             await transport.aclose()
 
     async def __aenter__(self) -> Self:
@@ -169,7 +172,7 @@ class KimiAgent:
         transport, engine = self._connected()
         model = self._model or model_from_environment()
         if model is None:
-            model = only_model(await transport.model_ids(), getattr(transport, "base_url", "the server"))
+            model = await self._only_model(transport)
         encoder = RequestEncoder(model=model, tools=self._specs, options=self._options, engine=engine)
 
         def make_runner(emit: Callable[[ToolEvent], None]) -> ToolRunner:
@@ -185,8 +188,19 @@ class KimiAgent:
             make_runner=make_runner,
         )
 
+    async def _only_model(self, transport: Transport) -> str:
+        url = str(getattr(transport, "base_url", "the server"))
+        limit_s = self._limits.request_timeout_s
+        try:
+            with anyio.fail_after(limit_s):
+                return only_model(await transport.model_ids(), url)
+        except TimeoutError:
+            raise TransportTimeoutError(
+                f"{url} did not list its models within {limit_s:g} seconds; pass model= or set KIMI_MODEL"
+            ) from None
+
     def _connected(self) -> tuple[Transport, Engine]:
-        transport: Any = self._given_transport or self._transport.get(None)
+        transport = self._given_transport or _transports().get(self)
         if transport is None:
             # Late, so that importing this package and describing an agent stay cheap.
             from kimi_agent._runtime.openai_transport import OpenAITransport  # noqa: PLC0415
@@ -196,7 +210,7 @@ class KimiAgent:
             else:
                 target = connection(self._base_url, self._api_key)
                 transport = OpenAITransport.connect(base_url=target.base_url, api_key=target.api_key)
-            self._transport.set(transport)
+            _transports()[self] = transport
         return transport, self._engine or engine_of_host(_host(transport))
 
 
@@ -276,28 +290,53 @@ class Run:
             self._text.clear()
         return event
 
-    async def text_deltas(
+    def text_deltas(
         self, *, on_reset: Callable[[str], None] | None = None, final_only: bool = False
-    ) -> AsyncGenerator[str]:
+    ) -> AsyncIterator[str]:
         """Only the text, as it comes.
 
         Text that turns out not to be the answer is withdrawn: `on_reset` is called with it, so that it can
         be wiped from a screen. `final_only=True` holds each reply back until it is known to be the answer.
         """
-        waiting: list[str] = []
-        async for event in self:
+        return _TextDeltas(self, on_reset=on_reset, final_only=final_only)
+
+
+class _TextDeltas:
+    """The text of a run; an iterator rather than a generator, so that leaving it leaves nothing open."""
+
+    def __init__(self, run: Run, *, on_reset: Callable[[str], None] | None, final_only: bool) -> None:
+        self._run = run
+        self._on_reset = on_reset
+        self._final_only = final_only
+        self._waiting: list[str] = []
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        while True:
+            event = await anext(self._run)
             if isinstance(event, TextDelta):
-                if final_only:
-                    waiting.append(event.text)
-                else:
-                    yield event.text
+                if not self._final_only:
+                    return event.text
+                self._waiting.append(event.text)
             elif isinstance(event, TextReset):
-                waiting.clear()
-                if on_reset is not None:
-                    on_reset(event.text)
-            elif isinstance(event, StepFinished) and waiting:
-                yield "".join(waiting)
-                waiting.clear()
+                self._waiting.clear()
+                if self._on_reset is not None:
+                    self._on_reset(event.text)
+            elif isinstance(event, StepFinished) and self._waiting:
+                text = "".join(self._waiting)
+                self._waiting.clear()
+                return text
+
+
+def _transports() -> WeakKeyDictionary[KimiAgent, Transport]:
+    """The transports of the running event loop's agents."""
+    transports = _TRANSPORTS.get(None)
+    if transports is None:
+        transports = WeakKeyDictionary[KimiAgent, "Transport"]()
+        _TRANSPORTS.set(transports)
+    return transports
 
 
 def _refuse_outside_block() -> NoReturn:

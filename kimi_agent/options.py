@@ -108,6 +108,7 @@ class RunLimits:
             "max_reply_bytes",
         ):
             _check_positive(self, name)
+        _check_number(self, "max_repeats", minimum=2)
         _check_number(self, "max_retries", minimum=0)
         _check_number(self, "max_retry_delay_s", minimum=0)
 

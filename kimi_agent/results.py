@@ -17,6 +17,7 @@ class Usage:
     """Tokens as the server counted them, summed where several requests are meant."""
 
     requests: int = 0
+    """Requests sent, repeated ones included."""
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0

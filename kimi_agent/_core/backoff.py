@@ -8,6 +8,7 @@ from kimi_agent.errors import EngineOverloadedError, KimiAgentError, ProtocolErr
 
 _FIRST_DELAY_S: Final = 0.5
 _LONGEST_OWN_DELAY_S: Final = 8.0
+_MOST_DOUBLINGS: Final = 10
 # An overloaded engine stays so for a while: come back later than after a hiccup.
 _OVERLOAD_FACTOR: Final = 4.0
 
@@ -25,8 +26,8 @@ def delay_before(error: KimiAgentError, *, attempt: int, spread: float, longest_
     """
     asked = error.retry_after_s if isinstance(error, TransportError) else None
     if asked is not None:
-        return min(asked, longest_s)
-    delay = min(_FIRST_DELAY_S * 2 ** (attempt - 1), _LONGEST_OWN_DELAY_S)
+        return min(max(asked, 0.0), longest_s)
+    delay = min(_FIRST_DELAY_S * 2 ** min(attempt - 1, _MOST_DOUBLINGS), _LONGEST_OWN_DELAY_S)
     if isinstance(error, EngineOverloadedError):
         delay *= _OVERLOAD_FACTOR
     return min(delay * (0.5 + spread / 2), longest_s)

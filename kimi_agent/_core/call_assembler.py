@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from kimi_agent._core.lenient_json import is_json_object
+from kimi_agent._core.json_text import ObjectTracker
 from kimi_agent.events import ModelEvent, ToolCallDelta, ToolCallStarted
 from kimi_agent.json_types import is_object
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kimi_agent.json_types import JsonObject
+
+
+_DIGITS: Final = re.compile(r"-?\d{1,9}")
+_LONGEST_NAME: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,17 @@ class _Growing:
     name: str = ""
     pieces: list[str] = field(default_factory=list[str])
     announced: bool = False
+    tracker: ObjectTracker = field(default_factory=ObjectTracker)
+    tracked: int = 0
+    """How many of `pieces` the tracker has seen."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments so far are a closed object; each piece is looked at once."""
+        for piece in self.pieces[self.tracked :]:
+            self.tracker.feed(piece)
+        self.tracked = len(self.pieces)
+        return self.tracker.closed
 
 
 class CallAssembler:
@@ -97,6 +113,8 @@ class CallAssembler:
             self._announce(call, events)
 
     def _call_of(self, index: Any, call_id: str, name: str) -> _Growing:
+        if isinstance(index, str) and _DIGITS.fullmatch(index):
+            index = int(index)
         if isinstance(index, int) and not isinstance(index, bool):
             call = self._by_index.get(index)
             if call is None or self._is_another(call, call_id, name):
@@ -108,7 +126,7 @@ class CallAssembler:
         last = self._calls[-1] if self._calls else None
         if last is None or (name and last.name) or (call_id and last.id and name):
             return self._begin()
-        if call_id and last.id and is_json_object("".join(last.pieces)):
+        if call_id and last.id and last.is_whole:
             return self._begin()
         return last
 
@@ -116,7 +134,7 @@ class CallAssembler:
         """Whether an entry under the index of `call` starts a different call."""
         if not (call_id and name and call.id and call.name) or call_id == call.id:
             return False
-        return is_json_object("".join(call.pieces)) or (name != call.name and bool(call.pieces))
+        return call.is_whole or (name != call.name and bool(call.pieces))
 
     def _begin(self) -> _Growing:
         call = _Growing(position=len(self._calls))
@@ -127,8 +145,11 @@ class CallAssembler:
         """A name may come in pieces, or again and again."""
         if not call.name:
             call.name = name
-        elif name != call.name and not call.pieces and not self._is_whole_name(call.name):
+        elif name != call.name and not call.pieces and self._can_grow(call.name):
             call.name += name
+
+    def _can_grow(self, name: str) -> bool:
+        return len(name) < _LONGEST_NAME and not self._is_whole_name(name)
 
     def _is_whole_name(self, name: str) -> bool:
         """Whether `name` is an offered tool's and cannot grow into another's."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
+from kimi_agent._core.lenient_json import UnreadableError, read_value
 from kimi_agent._core.schema_check import fits
 from kimi_agent.dialects.k2_format import CALL_ID_PREFIX
 from kimi_agent.json_types import is_object
@@ -24,7 +27,7 @@ _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 # histories that came from elsewhere (MoonshotAI/K2-Vendor-Verifier README, October 2026).
 _FOREIGN_ID = re.compile(
     r"""
-    (?: (?:call|toolu|tooluse|tool|fc|chatcmpl|chatcmpl-tool|function-call|id)[_-][\w-]*\d[\w-]*
+    (?: (?:call|toolu|tooluse|tool|fc|chatcmpl|chatcmpl-tool|function-call|id)[_-](?=[\w-]*\d)[\w-]*
       | [0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}      # a UUID
       | [0-9a-f]{16,}                                      # a hash
       | (?=[\w-]*[A-Z])(?=[\w-]*\d)[A-Za-z0-9]{20,}        # random letters and digits (llama.cpp)
@@ -34,8 +37,20 @@ _FOREIGN_ID = re.compile(
     re.VERBOSE,
 )
 
+_LONGEST_NAME: Final = 600
 _NAME_KEYS: Final = ("name", "tool", "tool_name", "function", "function_name")
 _ARGUMENT_KEYS: Final = ("arguments", "parameters", "input", "args")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameFound:
+    """A tool found by its arguments."""
+
+    name: str
+    arguments: str
+    """The argument text without the name."""
+    how: str
+    """In words, for a repair."""
 
 
 def call_id(name: str, position: int) -> str:
@@ -76,11 +91,32 @@ def _readings(text: str) -> Iterator[str]:
 
 def spoken_name(header: str) -> str:
     """The name a call's id holds, tool or not; `""` if the id is of a kind that holds none."""
-    text = header.strip()
+    text = header.strip()[:_LONGEST_NAME]
     bare = _PREFIX.sub("", _INDEX.sub("", text), count=1)
     if _FOREIGN_ID.match(text) or _FOREIGN_ID.match(bare):
         return ""
     return bare
+
+
+def name_of_arguments(text: str, tools: Mapping[str, ToolSpec]) -> NameFound | None:
+    """The tool that a call means whose id names none, told by its argument text."""
+    try:
+        value: Any = read_value(text).value
+    except UnreadableError:
+        return None
+    if not is_object(value):
+        return None
+    if named := name_inside(value, tools):
+        name, rest = named
+        return NameFound(
+            name=name,
+            arguments=json.dumps(rest, ensure_ascii=False, separators=(",", ":")),
+            how=f"the name {name!r} stood inside the arguments",
+        )
+    name = fitting_tool(value, tools)
+    if name is None:
+        return None
+    return NameFound(name=name, arguments=text, how=f"no name; {name!r} alone accepts the arguments")
 
 
 def name_inside(arguments: JsonObject, tools: Mapping[str, ToolSpec]) -> tuple[str, JsonObject] | None:

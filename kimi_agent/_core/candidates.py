@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kimi_agent._core.bare_call import find_bare_calls
-from kimi_agent._core.call_name import call_id, resolve_name, spoken_name
+from kimi_agent._core.call_name import call_id, name_of_arguments, resolve_name, spoken_name
 from kimi_agent._core.k2_text import K2TextParser
 from kimi_agent._core.lenient_json import UnreadableError, is_json_object, read_value
 from kimi_agent.dialects.k2_format import K2Marker
@@ -46,6 +47,9 @@ class CallFinder:
         self._repair = repair
         self.content = joined(reply.thought.content, reply.content.content)
         self.reasoning = _reasoning_of(reply)
+        self._glued: list[RawCall] = []
+        """Calls found behind the arguments of structured ones."""
+        self._glued_text: list[str] = []
 
     def find(self) -> list[Candidate]:
         """The calls of the reply, structured ones first; each once."""
@@ -55,7 +59,7 @@ class CallFinder:
             self._repair(
                 "thought_call", "reasoning", f"a call inside a closed thought is none: {call.header}"
             )
-        extra = _without_repeats(raw, structured)
+        extra = self._without_repeats(raw, structured)
         if len(extra) < len(raw):
             self._repair("repeated_call", "reply", "a call came structured and as text; it counts once")
         if extra and self._asked.calls_allowed:
@@ -65,28 +69,30 @@ class CallFinder:
 
     def _structured(self) -> list[Candidate]:
         calls = self._reply.calls
-        candidates: list[Candidate] = []
-        for place, call in enumerate(calls):
-            is_last = place == len(calls) - 1
-            candidates += self._structured_candidates(call, is_last=is_last)
-        return candidates
+        return [
+            self._structured_candidate(call, is_last=place == len(calls) - 1)
+            for place, call in enumerate(calls)
+        ]
 
-    def _structured_candidates(self, call: StructuredCall, *, is_last: bool) -> list[Candidate]:
+    def _structured_candidate(self, call: StructuredCall, *, is_last: bool) -> Candidate:
         header = call.name.strip() or call.id
-        if "<|tool_call" in call.arguments and not is_json_object(call.arguments):
-            return self._glued(call, header)
-        cut = is_last and self._limit_reached and self._is_cut(header, call.arguments)
-        return [Candidate(id=call.id, header=header, arguments=call.arguments, raw=False, cut=cut)]
+        arguments = call.arguments
+        if "<|tool_call" in arguments and not is_json_object(arguments):
+            arguments = self._unglued(header, arguments)
+        cut = is_last and self._limit_reached and self._is_cut(header, arguments)
+        return Candidate(id=call.id, header=header, arguments=arguments, raw=False, cut=cut)
 
-    def _glued(self, call: StructuredCall, header: str) -> list[Candidate]:
-        """A server's parser left markers in the arguments, further calls behind them perhaps."""
+    def _unglued(self, header: str, arguments: str) -> str:
+        """The arguments of a call in which a server's parser left markers, and other calls behind them."""
         parser = K2TextParser()
-        parser.feed(f"{K2Marker.CALL_BEGIN}{header}{K2Marker.ARGUMENTS_BEGIN}{call.arguments}")
+        parser.feed(f"{K2Marker.CALL_BEGIN}{header}{K2Marker.ARGUMENTS_BEGIN}{arguments}")
         _, parsed = parser.close(cut=self._limit_reached)
-        self.content = joined(self.content, parsed.content)
+        if not parsed.calls:
+            return arguments
         self._repair("raw_tool_calls", "reply", f"markers inside the arguments of {header}")
-        candidates = [self._raw_candidate(one) for one in parsed.calls]
-        return [replace(candidates[0], id=call.id, raw=False), *candidates[1:]] if candidates else []
+        self._glued += parsed.calls[1:]
+        self._glued_text.append(parsed.content)
+        return parsed.calls[0].arguments
 
     def _is_cut(self, header: str, arguments: str) -> bool:
         """Whether a call at the token limit is unfinished, even if the server reports it whole."""
@@ -104,7 +110,8 @@ class CallFinder:
         return True
 
     def _raw(self) -> list[Candidate]:
-        found = [*self._reply.thought.calls, *self._reply.content.calls]
+        self.content = joined(self.content, "".join(self._glued_text))
+        found = [*self._glued, *self._reply.thought.calls, *self._reply.content.calls]
         if not self._asked.raw_calls_allowed:
             if found:
                 self._repair("raw_tool_calls", "reply", "raw calls are switched off; left out of the text")
@@ -123,35 +130,36 @@ class CallFinder:
             self.reasoning, calls = find_bare_calls(self.reasoning, tools)
         return list(calls)
 
+    def _without_repeats(self, raw: Sequence[Candidate], structured: Sequence[Candidate]) -> list[Candidate]:
+        """The raw calls that no structured call says already; each structured call absorbs one."""
+        known = Counter(self._meaning(call) for call in structured) if raw else Counter[tuple[str, str]]()
+        extra: list[Candidate] = []
+        for call in raw:
+            meaning = self._meaning(call)
+            if known[meaning]:
+                known[meaning] -= 1
+            else:
+                extra.append(call)
+        return extra
+
+    def _meaning(self, call: Candidate) -> tuple[str, str]:
+        name = resolve_name(call.header, self._asked.tools) or spoken_name(call.header)
+        text = call.arguments
+        if not name and (found := name_of_arguments(text, self._asked.tools)) is not None:
+            name, text = found.name, found.arguments
+        try:
+            return name, json.dumps(read_value(text).value, sort_keys=True)
+        except UnreadableError:
+            return name, text
+
     def _is_call(self, candidate: Candidate) -> bool:
         """Whether something between markers is a call at all: it names something, or holds an object."""
         if candidate.cut or spoken_name(candidate.header) or is_json_object(candidate.arguments):
             return True
         lost = f"{candidate.header} {candidate.arguments}".strip()
         if lost:
-            self._repair("raw_text_dropped", "reply", f"neither a call nor text: {lost[:500]}")
+            self._repair("raw_text_dropped", "reply", f"neither a call nor text: {lost}")
         return False
-
-
-def _without_repeats(raw: Sequence[Candidate], structured: Sequence[Candidate]) -> list[Candidate]:
-    """The raw calls that no structured call says already; each structured call absorbs one."""
-    known = [_meaning(call) for call in structured]
-    extra: list[Candidate] = []
-    for call in raw:
-        meaning = _meaning(call)
-        if meaning in known:
-            known.remove(meaning)
-        else:
-            extra.append(call)
-    return extra
-
-
-def _meaning(call: Candidate) -> tuple[str, str]:
-    try:
-        arguments = json.dumps(read_value(call.arguments).value, sort_keys=True)
-    except UnreadableError:
-        arguments = call.arguments
-    return spoken_name(call.header) or call.header, arguments
 
 
 def label(call: Candidate) -> str:

@@ -3,6 +3,26 @@
 from __future__ import annotations
 
 
+class ObjectTracker:
+    """Whether the JSON text seen so far has closed the first bracket it opened."""
+
+    __slots__ = ("_depth", "_strings", "closed")
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._depth = 0
+        self._strings = StringTracker()
+
+    def feed(self, text: str) -> None:
+        """Take more of the text."""
+        for character in text:
+            self._strings.feed(character)
+            if self._strings.inside or character not in "{}[]":
+                continue
+            self._depth += 1 if character in "{[" else -1
+            self.closed = self.closed or self._depth <= 0
+
+
 class StringTracker:
     """Whether the end of the JSON text seen so far lies inside a string literal.
 

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Literal
 
 from kimi_agent._core.json_text import StringTracker
-from kimi_agent._core.lenient_json import is_json_object, split_object
+from kimi_agent._core.lenient_json import is_json_object, object_end, split_object
 from kimi_agent._core.lexer import Lexer
 from kimi_agent._core.transcript import Output, ParsedText, RawCall, Transcript
 from kimi_agent.dialects.k2_format import CALL_ID_PREFIX, LONGEST_K2_MARKER, K2Marker
@@ -27,6 +27,11 @@ _MAX_REWINDS = 16
 _LONGEST_HEADER = 512
 _LONGEST_HEADER_WITH_SPACES = 64
 _ID = re.compile(r"\s*(?:functions[.:][^\s{}]+|[^\s{}:]+:\d+)\s*\Z")
+
+
+_ID_AFTER_OBJECT = re.compile(r"(?<=\})\s*(?:functions[.:][^\s{}]+|[^\s{}:]+:\d+)\s*\Z")
+_SPACE = re.compile(r"\s*")
+_NEXT_CALL = re.compile(r"\s*(functions[.:][^\s{}]{1,256})\s{0,16}(?=\{)")
 
 
 class State(Enum):
@@ -154,11 +159,14 @@ class K2TextParser:
         """Collect what may be an id; anything else between markers is answer text, shown at once."""
         self._buffer.append(text)
         waiting = "".join(self._buffer)
-        header, brace, rest = waiting.partition("{")
+        text = waiting.lstrip()
+        # Bounded, or white space without end would be copied again and again.
+        waiting = waiting[: len(waiting) - len(text)][:_LONGEST_HEADER] + text
+        header, brace, rest = text.partition("{")
         if self._is_prose(header) or (brace and self._state is State.SECTION and not _ID.match(header)):
             self._buffer = []
             self._enter_answer()
-            self._show(waiting)
+            self._show(self._lexer.defused(waiting))
         elif brace:
             # The arguments marker is missing: the JSON begins right after the id.
             self._header = header.strip()
@@ -169,13 +177,14 @@ class K2TextParser:
             self._buffer = [waiting]
 
     def _is_prose(self, header: str) -> bool:
-        if not _has_inner_space(header):
-            return len(header) > _LONGEST_HEADER
-        return self._state is State.SECTION or len(header.strip()) > _LONGEST_HEADER_WITH_SPACES
+        if len(header) > _LONGEST_HEADER:
+            return True
+        longest = 0 if self._state is State.SECTION else _LONGEST_HEADER_WITH_SPACES
+        return _has_inner_space(header) and len(header.rstrip()) > longest
 
     def _note_edge(self) -> None:
         self._after_marker = True
-        if not self._open_edge and self._state in _PLAIN_STATES:
+        if not self._open_edge:
             tail = self._transcript.tail(LONGEST_K2_MARKER)
             self._open_edge = self._lexer.unfinished(tail) != -1
 
@@ -185,17 +194,34 @@ class K2TextParser:
                 self._hidden_at = self._arguments_length
             self._add_arguments(str(spelled))
             return
-        self._note_edge()
         target = TRANSITIONS.get((self._state, marker))
         if target is None:
+            self._note_edge()
             if marker is K2Marker.ARGUMENTS_BEGIN and self._state is State.ANSWER:
                 self._begin_arguments_after_answer()
+            elif self._state is State.ARGUMENTS:
+                self._on_marker_in_arguments(marker)
         elif self._state is State.ARGUMENTS and self._can_rewind():
             self._rewind()
             self._on_marker(marker, spelled)
         else:
             self._leave(marker)
+            self._note_edge()
             self._enter(target, marker)
+
+    def _on_marker_in_arguments(self, marker: K2Marker) -> None:
+        tail = "".join(self._buffer[-_LONGEST_HEADER:])[-_LONGEST_HEADER:]
+        next_call = _ID_AFTER_OBJECT.search(tail) if marker is K2Marker.ARGUMENTS_BEGIN else None
+        if next_call is None:
+            # Dropped, but its neighbours must not become a marker.
+            self._add_arguments(" ")
+            return
+        # The end of this call and the beginning of the next are both missing.
+        whole = "".join(self._buffer)
+        self._buffer = [whole[: len(whole) - len(next_call[0])]]
+        self._end_call(closed=True)
+        self._header = next_call[0].strip()
+        self._begin_arguments()
 
     def _leave(self, marker: K2Marker) -> None:
         """Finish what the current state was collecting."""
@@ -276,6 +302,7 @@ class K2TextParser:
         if start == -1 or not _ID.match(tail[start:]):
             return
         self._transcript.cut_tail(len(tail) - start)
+        self._note_edge()
         self._header = tail[start:].strip()
         self._state = State.ARGUMENTS
         self._begin_arguments()
@@ -288,14 +315,32 @@ class K2TextParser:
             # Prose about the format, not a call.
             self._give_back(f"{self._header} {arguments}")
             return
-        self._transcript.add_call(RawCall(header=self._header, arguments=arguments, closed=closed))
+        place = 0 if is_json_object(arguments) else self._add_run(arguments)
+        self._transcript.add_call(RawCall(header=self._header, arguments=arguments[place:], closed=closed))
+
+    def _add_run(self, arguments: str) -> int:
+        """Take off calls that follow each other with no marker between, all but the last.
+
+        Returns where the last one's arguments begin.
+        """
+        place = 0
+        while (end := object_end(arguments, _SPACE.match(arguments, place).end())) is not None:  # pyright: ignore[reportOptionalMemberAccess] - matches anywhere
+            next_call = _NEXT_CALL.match(arguments, end)
+            if next_call is None:
+                break
+            self._transcript.add_call(
+                RawCall(header=self._header, arguments=arguments[place:end], closed=True)
+            )
+            self._header = next_call[1]
+            place = next_call.end()
+        return place
 
     def _give_back(self, text: str) -> None:
         if not text.strip():
             return
         state = self._state
         self._enter_answer()
-        self._show(text)
+        self._show(self._lexer.defused(text))
         self._state = state
 
     def _can_rewind(self) -> bool:

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kimi_agent.json_types import is_object
 
-_DECODER = json.JSONDecoder(strict=False)  # raw control characters inside strings are let pass
-_FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n(.*?)\n?[ \t]*```\s*\Z", re.DOTALL)
 _LITERAL_LIMIT: Final = 100_000
-_OUTSIDE_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*+"|,(?=\s*+[}\]])', re.DOTALL)
+# An unfinished string runs to the end of the text, so that no attempt starts inside it.
+_OUTSIDE_STRINGS = re.compile(r'"(?:[^"\\]|\\.?)*+(?:"|\Z)|,(?=\s*+[}\]])', re.DOTALL)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isfinite(number):
+        return number
+    message = f"{digits[:40]} is too large a number"
+    raise ValueError(message)
+
+
+def _refuse_constant(name: str) -> float:
+    message = f"{name} is not JSON"
+    raise ValueError(message)
+
+
+# Raw control characters inside strings are let pass.
+_DECODER = json.JSONDecoder(strict=False, parse_float=_finite, parse_constant=_refuse_constant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +94,11 @@ def object_end(text: str, start: int) -> int | None:
 
 def _plain(text: str) -> Any:
     try:
-        return json.loads(text, strict=False, parse_constant=_refuse_constant)
+        return _DECODER.decode(text)
     except RecursionError:
         raise UnreadableError("the JSON is nested too deeply") from None
     except ValueError as error:
         raise UnreadableError(str(error)) from None
-
-
-def _refuse_constant(name: str) -> float:
-    message = f"{name} is not JSON"
-    raise ValueError(message)
 
 
 def _control_characters(text: str) -> str | None:
@@ -101,21 +114,33 @@ def _has_raw_control(text: str) -> bool:
 
 
 def _forgiving(text: str, error: UnreadableError) -> Reading:
-    fenced = _FENCE.match(text)
-    if fenced:
-        return Reading(value=read_value(fenced[1]).value, leniency="a code fence around the JSON")
     stripped = text.strip()
+    fenced = _without_fence(stripped)
+    if fenced is None:
+        return _unfenced(stripped, error)
+    leniency = "a code fence around the JSON"
+    try:
+        return Reading(value=_plain(fenced), leniency=leniency)
+    except UnreadableError as inner:
+        reading = _unfenced(fenced.strip(), inner)
+        return Reading(value=reading.value, leniency=f"{leniency}, {reading.leniency}")
+
+
+def _unfenced(text: str, error: UnreadableError) -> Reading:
     for leniency, candidate in (
-        ("one closing brace too many", stripped[:-1] if stripped.endswith("}}") else None),
-        ("a comma before a closing bracket", _OUTSIDE_STRINGS.sub(_without_comma, stripped)),
+        ("one closing brace too many", text[:-1] if text.endswith("}}") else text),
+        ("a comma before a closing bracket", _OUTSIDE_STRINGS.sub(_without_comma, text)),
     ):
-        if candidate is None or candidate == stripped:
-            continue
-        try:
-            return Reading(value=_plain(candidate), leniency=leniency)
-        except UnreadableError:
-            continue
-    return _python_literal(stripped, error)
+        if candidate != text:
+            with suppress(UnreadableError):
+                return Reading(value=_plain(candidate), leniency=leniency)
+    return _python_literal(text, error)
+
+
+def _without_fence(text: str) -> str | None:
+    if not (text.startswith("```") and text.endswith("```")):
+        return None
+    return text[:-3].partition("\n")[2] or None
 
 
 def _without_comma(match: re.Match[str]) -> str:

@@ -51,6 +51,14 @@ class Lexer(Generic[M]):
         last = text.rfind("<", max(0, len(text) - self._longest + 1))
         return last if last != -1 and text[last:] in self._prefixes else -1
 
+    def defused(self, text: str) -> str:
+        """`text` with every marker in it broken by a space, so that it can be shown."""
+        if "<" not in text:
+            return text
+        pieces = self._split(text)
+        pieces[1::2] = [f"{marker[0]} {marker[1:]}" for marker in pieces[1::2]]
+        return "".join(pieces)
+
     def close(self) -> list[str | M]:
         """What was held back: no marker came of it, so it is text."""
         held, self._held = self._held, ""

@@ -26,7 +26,7 @@ class LoopGuard:
     def refuses(self, name: str, arguments: Any) -> bool:
         """Whether the call has repeated itself too often to be run once more."""
         _, count = self._last.get(_key(name, arguments), ("", 0))
-        return self._max_repeats is not None and count + 1 >= min(REFUSE_AT, self._max_repeats)
+        return self._max_repeats is not None and count + 1 >= REFUSE_AT
 
     def note(self, name: str, arguments: Any, result: str, *, refused: bool = False) -> int:
         """Count one outcome; the number of times the call has now brought this result."""

@@ -102,6 +102,9 @@ class ReplyReader:
         # Only a parser that saw the thought end goes on to content or calls.
         thought_closed = bool(content.content.strip() or calls)
         outputs, thought = self._thought.close(thought_closed=thought_closed, cut=cut)
+        if self._shown:
+            # Out of turn now; `settle` puts it into the content, and the difference is told at the end.
+            outputs = [output for output in outputs if output[0] == "reasoning"]
         self._show(outputs, events)
         events += self._calls.close()
         return events, Reply(

@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kimi_agent._core.arguments import MalformedArgumentsError, decode_arguments
-from kimi_agent._core.call_name import call_id, fitting_tool, name_inside, resolve_name, spoken_name
+from kimi_agent._core.call_name import call_id, name_of_arguments, resolve_name, spoken_name
 from kimi_agent._core.candidates import CallFinder, Candidate, label
 from kimi_agent._core.finish_word import known_word
 from kimi_agent._core.lenient_json import UnreadableError, is_json_object, read_value
 from kimi_agent._core.settled import SettledCall, SettledReply
 from kimi_agent.dialects.k2_format import CALL_ID_PREFIX
-from kimi_agent.json_types import is_object
 from kimi_agent.results import Repair, Usage, usage_from
 
 if TYPE_CHECKING:
@@ -60,7 +59,6 @@ class _Settlement:
             content=self._finder.content,
             reasoning=self._finder.reasoning,
             calls=calls,
-            recovered=sum(one.raw for one in candidates[: len(calls)]),
             finish_reason=self._finish_reason(calls),
             raw_finish_reason=self._reply.finish_reason,
             usage=self._usage,
@@ -87,7 +85,10 @@ class _Settlement:
         name = resolve_name(one.header, tools)
         text = one.arguments
         if name is None and not spoken_name(one.header) and not one.cut:
-            name, text = self._name_from_arguments(text, where)
+            found = name_of_arguments(text, tools)
+            if found is not None:
+                name, text = found.name, found.arguments
+                self._repair("call_name", where, found.how)
         shown_name = name or spoken_name(one.header) or "unknown"
         call = SettledCall(
             index=place,
@@ -95,30 +96,13 @@ class _Settlement:
             name=shown_name,
             arguments=text,
             arguments_text="{}",
+            recovered=one.raw,
         )
         if one.cut:
             return replace(call, problem="truncated", explanation=_truncation(shown_name))
         if name is None:
             return _unknown(call, tools)
         return self._decoded(call, text, where)
-
-    def _name_from_arguments(self, text: str, where: str) -> tuple[str | None, str]:
-        """The tool of a call whose id names none, and its arguments."""
-        try:
-            value: Any = read_value(text).value
-        except UnreadableError:
-            return None, text
-        if not is_object(value):
-            return None, text
-        arguments: JsonObject = value
-        if named := name_inside(arguments, self._asked.tools):
-            name, rest = named
-            self._repair("call_name", where, f"the name {name!r} stood inside the arguments")
-            return name, _json(rest)
-        name = fitting_tool(arguments, self._asked.tools)
-        if name is not None:
-            self._repair("call_name", where, f"no name; {name!r} alone accepts the arguments")
-        return name, text
 
     def _decoded(self, call: SettledCall, text: str, where: str) -> SettledCall:
         try:
@@ -155,18 +139,19 @@ class _Settlement:
         return self._with_distinct_ids(whole or settled[-1:])
 
     def _with_distinct_ids(self, calls: Sequence[SettledCall]) -> tuple[SettledCall, ...]:
+        taken = {call.id for call in calls}
         seen: set[str] = set()
+        position = self._asked.calls_before
         distinct: list[SettledCall] = []
-        for place, call in enumerate(calls):
+        for call in calls:
             identity = call.id
-            position = self._asked.calls_before + place
-            while identity in seen:
+            while identity in seen or (identity != call.id and identity in taken):
                 identity = call_id(call.name, position)
                 position += 1
             if identity != call.id:
-                self._repair("call_id", f"call {place}", f"{call.id} came twice; called {identity}")
+                self._repair("call_id", f"call {call.index}", f"{call.id} came twice; called {identity}")
             seen.add(identity)
-            distinct.append(replace(call, id=identity, index=place))
+            distinct.append(replace(call, id=identity))
         return tuple(distinct)
 
 

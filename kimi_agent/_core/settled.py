@@ -27,6 +27,8 @@ class SettledCall:
     arguments_text: str
     """Valid JSON for the history."""
     problem: Problem | None = None
+    recovered: bool = False
+    """Found in text rather than reported by the server."""
     explanation: str = ""
     """What the model is told about the problem."""
 
@@ -38,8 +40,6 @@ class SettledReply:
     content: str
     reasoning: str | None
     calls: tuple[SettledCall, ...]
-    recovered: int
-    """How many of `calls`, the last ones, were found in text."""
     finish_reason: str
     raw_finish_reason: str | None
     usage: Usage

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kimi_agent.errors import ProtocolError
 
+_BOM = b"\xef\xbb\xbf"
+
 
 class SseDecoder:
     """Takes the bytes of an event stream as they come.
@@ -12,13 +14,15 @@ class SseDecoder:
     `data` lines of one event are joined as the standard says.
     """
 
-    __slots__ = ("_data", "_max_bytes", "_rest", "_searched")
+    __slots__ = ("_at_start", "_data", "_data_bytes", "_max_bytes", "_rest", "_searched")
 
     def __init__(self, *, max_event_bytes: int) -> None:
         self._max_bytes = max_event_bytes
         self._rest = bytearray()
         self._searched = 0
         self._data: list[bytes] = []
+        self._data_bytes = 0
+        self._at_start = True
 
     def feed(self, received: bytes) -> list[bytes]:
         """The data of every event that `received` completes.
@@ -28,6 +32,12 @@ class SseDecoder:
         """
         rest = self._rest
         rest += received
+        if self._at_start:
+            if len(rest) < len(_BOM) and _BOM.startswith(rest):
+                return []
+            self._at_start = False
+            if rest.startswith(_BOM):
+                del rest[: len(_BOM)]
         end = rest.rfind(b"\n", self._searched)
         if end == -1:
             self._searched = len(rest)
@@ -54,15 +64,18 @@ class SseDecoder:
         if line.endswith(b"\r"):
             line = line[:-1]
         if not line:
-            if self._data:
+            if self._data_bytes > len(self._data):
                 events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                self._data = []
+            self._data = []
+            self._data_bytes = 0
         elif line.startswith(b"data:"):
-            self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            data = line[6:] if line.startswith(b"data: ") else line[5:]
+            self._data.append(data)
+            self._data_bytes += len(data) + 1
             self._check_size()
 
     def _check_size(self) -> None:
-        if len(self._rest) + sum(map(len, self._data)) > self._max_bytes:
+        if len(self._rest) + self._data_bytes > self._max_bytes:
             raise ProtocolError(
                 f"the stream sent an event of more than {self._max_bytes} bytes; raise "
                 "RunLimits.max_reply_bytes if the server is to be trusted with that"

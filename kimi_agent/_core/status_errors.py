@@ -32,7 +32,28 @@ E = TypeVar("E", bound=TransportStatusError)
 # Not in the standard; Moonshot's client has seen it.
 _SITE_OVERLOADED: Final = 529
 _MAX_SHOWN: Final = 2000
+_MAX_SEARCHED: Final = 2000
 _MAX_NESTING: Final = 4
+# An error inside a reply of status 200 has no status of its own; its type tells. The words are those of
+# Moonshot, vLLM and llama.cpp.
+_STATUS_OF_TYPE: Final = {
+    "content_filter": HTTPStatus.BAD_REQUEST,
+    "invalid_request_error": HTTPStatus.BAD_REQUEST,
+    "BadRequestError": HTTPStatus.BAD_REQUEST,
+    "exceed_context_size_error": HTTPStatus.BAD_REQUEST,
+    "invalid_authentication_error": HTTPStatus.UNAUTHORIZED,
+    "incorrect_api_key_error": HTTPStatus.UNAUTHORIZED,
+    "authentication_error": HTTPStatus.UNAUTHORIZED,
+    "permission_denied_error": HTTPStatus.FORBIDDEN,
+    "permission_error": HTTPStatus.FORBIDDEN,
+    "resource_not_found_error": HTTPStatus.NOT_FOUND,
+    "NotFoundError": HTTPStatus.NOT_FOUND,
+    "rate_limit_reached_error": HTTPStatus.TOO_MANY_REQUESTS,
+    "engine_overloaded_error": HTTPStatus.TOO_MANY_REQUESTS,
+    "exceeded_current_quota_error": HTTPStatus.TOO_MANY_REQUESTS,
+    "server_unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "unavailable_error": HTTPStatus.SERVICE_UNAVAILABLE,
+}
 _ERROR_STATUSES: Final = range(400, 600)
 _RETRYABLE: Final = frozenset({408, 409, 425, 429, 499, 500, 502, 503, 504, 520, 522, 524, 529})
 
@@ -110,14 +131,11 @@ def error_in_reply(chunk: JsonObject) -> StatusAnswer | None:
         error = chunk
     if not error:
         return None
-    code: Any = error.get("code") if is_object(error) else None
-    try:
-        status = int(code)
-    except (TypeError, ValueError):
-        status = 500
-    return StatusAnswer(
-        status_code=status if status in _ERROR_STATUSES else HTTPStatus.INTERNAL_SERVER_ERROR, body=chunk
-    )
+    told = _innermost(chunk)
+    status = int(told.code) if told.code.isascii() and told.code.isdigit() else 0
+    if status not in _ERROR_STATUSES:
+        status = _STATUS_OF_TYPE.get(told.type, HTTPStatus.INTERNAL_SERVER_ERROR)
+    return StatusAnswer(status_code=status, body=chunk)
 
 
 def _quota(answer: StatusAnswer, told: _Told) -> TransportStatusError | None:
@@ -199,7 +217,7 @@ def _request(answer: StatusAnswer, told: _Told) -> TransportStatusError | None:
 
 def _context_too_long(answer: StatusAnswer, told: _Told) -> TransportStatusError | None:
     for pattern in _CONTEXT:
-        match = pattern.search(told.message)
+        match = pattern.search(told.message[:_MAX_SEARCHED])
         if match is None:
             continue
         groups = match.groupdict()
@@ -217,19 +235,23 @@ def _new(kind: type[E], answer: StatusAnswer, told: _Told, advice: str) -> E:
     where = f"{answer.url} answered {answer.status_code}" if answer.url else f"status {answer.status_code}"
     label = f" ({told.type})" if told.type else ""
     said = told.message[:_MAX_SHOWN] or "nothing"
-    wait = _WAIT.search(told.message)
     error = kind(
         f"{where}{label}: {said} - {advice}",
         status_code=answer.status_code,
         error_type=told.type or None,
         server_message=told.message,
         retryable=_is_retryable(kind, answer.status_code),
-        retry_after_s=answer.retry_after_s or (float(wait[1]) if wait else None),
+        retry_after_s=_told_wait_s(told) if answer.retry_after_s is None else answer.retry_after_s,
         request_id=answer.request_id,
     )
     if answer.request_id:
         error.args = (f"{error.args[0]} [request {answer.request_id}]",)
     return error
+
+
+def _told_wait_s(told: _Told) -> float | None:
+    wait = _WAIT.search(told.message[:_MAX_SEARCHED])
+    return float(wait[1]) if wait else None
 
 
 def _is_retryable(kind: type[TransportStatusError], status_code: int) -> bool:

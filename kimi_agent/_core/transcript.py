@@ -96,7 +96,9 @@ class Transcript:
             self._passages.append(_Passage(kind))
 
     def begin_thought(self) -> None:
-        """What follows is reasoning."""
+        """What follows is reasoning; a thought that was still open has ended before."""
+        if self.thought_open:
+            self._settle_after_thought()
         self.thought_open = self._thought_begun = True
         self._passages.append(_Passage("thought"))
 
@@ -157,13 +159,16 @@ class Transcript:
 
         So is what follows a lone opening marker in the middle of an answer.
         """
-        for passage in self._passages:
-            if passage.kind == "after_thought":
-                self._make_answer(passage)
+        self._settle_after_thought()
         first, last = self._passages[0], self._passages[-1]
         if first.kind == "answer" and "".join(first.pieces).strip() and last.kind == "thought":
             self._make_answer(last)
             self.thought_open = False
+
+    def _settle_after_thought(self) -> None:
+        for passage in self._passages:
+            if passage.kind == "after_thought":
+                self._make_answer(passage)
 
     def _make_answer(self, passage: _Passage) -> None:
         passage.kind = "answer"

@@ -135,7 +135,8 @@ class Turn:
         self._tools = tools
         self._options = options
         self._limits = limits
-        self._done = _Progress(messages=[*history, *prompt], repairs=list(repairs))
+        self._done = _Progress(messages=[dict(message) for message in (*history, *prompt)])
+        self._done.repairs += repairs
         self._done.calls_in_history = sum(len(message.get("tool_calls") or ()) for message in history)
         self._old = len(history)
         self._step = 0
@@ -173,6 +174,10 @@ class Turn:
             return Finish(result=self.result(_final_word(reply)))
         self._open = tuple(self._planned(call) for call in reply.calls)
         return RunTools(step=self._step, calls=self._open)
+
+    def on_failure(self) -> None:
+        """Count a request that brought no reply."""
+        self._done.usage += Usage(requests=1)
 
     def on_tool_results(self, outcomes: Sequence[ToolOutcome]) -> Command:
         """What to do after a tool round; `outcomes` are in call order, one for each call.

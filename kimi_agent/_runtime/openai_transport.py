@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from contextlib import aclosing
+import math
+from contextlib import aclosing, suppress
 from email.utils import parsedate_to_datetime
 from time import time
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +28,7 @@ from kimi_agent.json_types import is_array, is_object
 from kimi_agent.transport import END_OF_REPLY
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
     from kimi_agent.json_types import JsonObject
     from kimi_agent.transport import Request
@@ -37,6 +38,7 @@ _UNREAD: Final = {"X-Stainless-Raw-Response": "stream"}
 _HTTP_LIBRARIES: Final = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "h11", "h2"})
 _TRACE_HEADERS: Final = ("x-trace-id", "x-request-id", "msh-request-id", "request-id")
 _DRAIN_S: Final = 0.25
+_CLOSING_S: Final = 1.0
 _DONE: Final = b"[DONE]"
 
 
@@ -72,13 +74,9 @@ class OpenAITransport:
             response = await self._send(request)
         except Exception as error:
             raise _translated(error, url) from error
-        try:
-            async with aclosing(_chunks(response, request, url)) as chunks:
-                async for chunk in chunks:
-                    yield chunk
-        finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(1):
-                await response.close()
+        async with aclosing(_chunks(response, request, url)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     async def _send(self, request: Request) -> Any:
         timeout = openai.Timeout(request.silence_timeout_s, connect=request.connect_timeout_s)
@@ -133,23 +131,32 @@ async def _chunks(response: Any, request: Request, url: str) -> AsyncGenerator[J
 
 
 async def _limited(response: Any, limit: int, url: str) -> AsyncGenerator[bytes]:
-    """The body of a response, as long as it keeps within `limit` bytes."""
+    """The body of a response, as long as it keeps within `limit` bytes; closes the response."""
     received = 0
     pieces = response.iter_bytes()
-    while True:
-        try:
-            piece = await anext(pieces, None)
-        except Exception as error:
-            raise _translated(error, url) from error
-        if piece is None:
-            return
-        received += len(piece)
-        if received > limit:
-            raise ProtocolError(
-                f"{url} sent more than {limit} bytes in one reply; raise RunLimits.max_reply_bytes if the "
-                "server is to be trusted with that"
-            )
-        yield piece
+    try:
+        while (piece := await _next_piece(pieces, url)) is not None:
+            received += len(piece)
+            if received > limit:
+                raise ProtocolError(
+                    f"{url} sent more than {limit} bytes in one reply; raise RunLimits.max_reply_bytes if "
+                    "the server is to be trusted with that"
+                )
+            yield piece
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSING_S):
+            await response.close()
+            # The client and its HTTP library stack generators; one more read unwinds them all, where
+            # closing the outermost would leave the others to the garbage collector.
+            with suppress(Exception):
+                await anext(pieces, None)
+
+
+async def _next_piece(pieces: AsyncIterator[bytes], url: str) -> bytes | None:
+    try:
+        return await anext(pieces, None)
+    except Exception as error:
+        raise _translated(error, url) from error
 
 
 async def _drain(pieces: AsyncGenerator[bytes]) -> None:
@@ -195,13 +202,13 @@ def _translated(error: Exception, url: str) -> KimiAgentError:
             return error
         case openai.APIStatusError():
             return status_error(_answer_of(error, url))
+        case openai.APIConnectionError() if not is_late or "Connect" in type(error.__cause__).__name__:
+            return _unreachable(error, url)
         case _ if is_late:
             return TransportTimeoutError(
                 f"{url} sent nothing for too long; raise RunLimits.request_timeout_s if the model "
                 "needs more time"
             )
-        case openai.APIConnectionError():
-            return _unreachable(error, url)
         case _ if library in _HTTP_LIBRARIES or isinstance(error, OSError | anyio.BrokenResourceError):
             return TransportConnectionError(
                 f"the connection to {url} was lost before the reply was whole ({name})"
@@ -227,7 +234,7 @@ def _unreachable(error: openai.APIConnectionError, url: str) -> TransportConnect
     return TransportConnectionError(
         f"no server answered at {url}{reason}. Start one, e.g. `kimi-agent simulate --port 8000` to try "
         "things out or `vllm serve MODEL --enable-auto-tool-choice --tool-call-parser kimi_k2`, or set "
-        "base_url or KIMI_BASE_URL to one that runs"
+        "base_url or KIMI_BASE_URL to one that runs; RunLimits.connect_timeout_s is the time it has to answer"
     )
 
 
@@ -236,10 +243,9 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
         value = headers.get(name)
         if value is None:
             continue
-        try:
-            return max(0.0, float(value) / scale)
-        except ValueError:
-            pass
+        with suppress(ValueError):
+            seconds = float(value) / scale
+            return max(0.0, seconds) if math.isfinite(seconds) else None
         try:
             return max(0.0, parsedate_to_datetime(value).timestamp() - time())
         except (TypeError, ValueError):

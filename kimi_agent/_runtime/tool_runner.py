@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -58,11 +59,6 @@ class ToolRunner:
                     group.start_soon(self._run_one, call, command.step, outcomes)
                 else:
                     self._finish(_tool_call(call, command.step), call.answer, outcomes)
-        for call in command.calls:
-            # A tool that cancelled itself ends without a trace.
-            if call.index not in outcomes:
-                cancelled = ToolOutcome(text=f"The tool {call.name!r} was cancelled.", kind="cancelled")
-                self._finish(_tool_call(call, command.step), cancelled, outcomes)
 
     def _finish(self, call: ToolCall, outcome: ToolOutcome, outcomes: dict[int, ToolOutcome]) -> None:
         outcomes[call.index] = outcome
@@ -91,6 +87,11 @@ class ToolRunner:
             return ToolOutcome(text=str(error), kind="invalid_arguments")
         except ToolError as error:
             return ToolOutcome(text=str(error), kind="error")
+        except anyio.get_cancelled_exc_class():
+            if anyio.current_effective_deadline() == -math.inf:
+                raise
+            # Nobody cancelled the run: the tool awaited something that was cancelled by itself.
+            return ToolOutcome(text=f"The tool {call.name!r} was cancelled.", kind="cancelled")
         except Exception as error:  # noqa: BLE001 - a tool's body may raise anything; this is the place that catches it
             _LOG.exception("tool %r failed (step %d, call %s)", call.name, call.step, call.id)
             told = one_line(str(error))
@@ -128,7 +129,10 @@ class ToolRunner:
             value = prepared()
         else:
             # Abandoned on cancellation: a thread cannot be stopped, but nobody has to wait for it.
-            value = await anyio.to_thread.run_sync(prepared, abandon_on_cancel=True, limiter=self._threads)
+            # Boxed, since trio refuses a thread's result that could be awaited.
+            (value,) = await anyio.to_thread.run_sync(
+                lambda: (prepared(),), abandon_on_cancel=True, limiter=self._threads
+            )
         return await value if inspect.isawaitable(value) else value
 
 
@@ -146,7 +150,7 @@ def result_text(value: Any, name: str) -> str:
             "it to text, or return a data: URL in a content part"
         )
     try:
-        return json.dumps(to_jsonable_python(value), ensure_ascii=False)
+        return json.dumps(to_jsonable_python(value), ensure_ascii=False, allow_nan=False)
     except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
         raise ToolError(
             f"The tool {name!r} returned {type(value).__name__}, which JSON cannot hold: "

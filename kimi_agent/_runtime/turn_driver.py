@@ -29,7 +29,7 @@ from kimi_agent.events import (
 from kimi_agent.transport import END_OF_REPLY, Request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from anyio.abc import TaskGroup
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from kimi_agent.options import ModelOptions, RunLimits
     from kimi_agent.results import RunResult
     from kimi_agent.transport import Transport
+
+
+_LISTING_S = 5.0
 
 
 @dataclass(slots=True)
@@ -137,6 +140,8 @@ class _Step:
                         yield event
                 settled, command = self._decide(tried)
             except KimiAgentError as error:
+                if tried.reply is None:
+                    self._driver.turn.on_failure()
                 failure = await self._explained(error, tried)
                 if attempt > self._driver.limits.max_retries or not may_retry(failure):
                     raise failure from error.__cause__
@@ -207,8 +212,9 @@ class _Step:
             error.partial_text = tried.reader.shown
         if isinstance(error, ModelNotFoundError) and not error.available:
             try:
-                available = tuple(await self._driver.transport.model_ids())
-            except KimiAgentError:
+                with anyio.fail_after(_LISTING_S):
+                    available = tuple(await self._driver.transport.model_ids())
+            except (KimiAgentError, TimeoutError):
                 return error
             wanted = str(self._driver.encoder.model)
             error.available = available
@@ -243,8 +249,7 @@ def _closing_events(
 
 
 def _recovered_calls(settled: SettledReply) -> Iterator[Event]:
-    recovered: Sequence[object] = settled.calls[len(settled.calls) - settled.recovered :]
     for call in settled.calls:
-        if call in recovered:
+        if call.recovered:
             yield ToolCallStarted(index=call.index, id=call.id, name=call.name)
             yield ToolCallDelta(index=call.index, arguments=call.arguments_text)

@@ -140,7 +140,7 @@ class Dialect(ABC):
         begun: set[int] = set()
         for count, token in enumerate(generation.tokens, start=1):
             if token.kind is Kind.CONTENT:
-                yield self.content_delta(token.text, generation), count
+                yield {"content": token.text}, count
             elif token.kind is Kind.REASONING:
                 yield self.reasoning_delta(token.text), count
             elif token.call >= 0:
@@ -156,10 +156,6 @@ class Dialect(ABC):
             yield self.call_delta(
                 head if first else {"index": token.call, "function": {"arguments": token.text}}
             )
-
-    def content_delta(self, text: str, _generation: Generation) -> JsonObject:
-        """A delta of text."""
-        return {"content": text}
 
     def reasoning_delta(self, text: str) -> JsonObject:
         """A delta of reasoning."""

@@ -156,10 +156,15 @@ class Sglang(Dialect):
             yield {**self._envelope(generation, "text_completion", []), "usage": usage}
 
     @override
-    def content_delta(self, text: str, _generation: Generation) -> JsonObject:
-        if _generation.offered_tools and self.settings.parser:
-            return {"role": None, "content": text, "reasoning_content": None}
-        return {"reasoning_content": None, "content": text}
+    def deltas(self, generation: Generation) -> Iterator[tuple[JsonObject, int]]:
+        parses = generation.offered_tools and self.settings.parser
+        for delta, count in super().deltas(generation):
+            if "content" not in delta or "role" in delta:
+                yield delta, count
+            elif parses:
+                yield {"role": None, **delta, "reasoning_content": None}, count
+            else:
+                yield {"reasoning_content": None, **delta}, count
 
     @override
     def call_deltas(self, token: Token, call: CallText, begun: set[int]) -> Iterator[JsonObject]:

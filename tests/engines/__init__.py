@@ -1,0 +1,1 @@
+"""The agent on real engines. See README.md."""
