@@ -76,6 +76,7 @@ def request_fields(options: ModelOptions, engine: Engine) -> JsonObject:
         "frequency_penalty": options.frequency_penalty,
         "response_format": options.response_format,
         "reasoning_effort": options.effort,
+        engine.thinking_field: _thinking(options, engine),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -123,6 +124,17 @@ def _wire_call(call: Any) -> JsonObject:
         "type": "function",
         "function": {"name": function.get("name"), "arguments": arguments},
     }
+
+
+def _thinking(options: ModelOptions, engine: Engine) -> JsonObject | None:
+    if options.thinking is None and options.keep_reasoning is None:
+        return None
+    thinks = options.thinking is not False
+    if engine.thinking_field == "thinking":
+        kept: JsonObject = {"keep": "all"} if options.keep_reasoning else {}
+        return {"type": "enabled" if thinks else "disabled", **kept}
+    kept = {} if options.keep_reasoning is None else {"preserve_thinking": options.keep_reasoning}
+    return {"thinking": thinks, **kept}
 
 
 def _tool_choice(choice: str | JsonObject | None) -> str | JsonObject | None:

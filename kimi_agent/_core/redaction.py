@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+from kimi_agent.json_types import is_array, is_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _SECRETS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
@@ -16,11 +21,30 @@ _SECRETS: Final = tuple(
     )
 )
 _LONGEST: Final = 300
+_LONGEST_ANSWER: Final = 10_000
+_HIDDEN: Final = "[hidden]"
 
 
 def one_line(text: str) -> str:
     """The first line of `text`, cut to a readable length, with what looks like a secret replaced."""
-    line = text.strip().split("\n", 1)[0][: _LONGEST * 2]
-    for secret in _SECRETS:
-        line = secret.sub("[hidden]", line)
-    return line[:_LONGEST]
+    return without_secrets(text.strip().split("\n", 1)[0][: _LONGEST * 2])[:_LONGEST]
+
+
+def without_secrets(text: str, known: Iterable[str] = ()) -> str:
+    """`text` with the `known` secrets, and whatever looks like one, replaced."""
+    for secret in known:
+        text = text.replace(secret, _HIDDEN)
+    for pattern in _SECRETS:
+        text = pattern.sub(_HIDDEN, text)
+    return text
+
+
+def hide(value: Any, known: Iterable[str] = ()) -> Any:
+    """A decoded JSON value with the secrets in its texts replaced; long texts are cut."""
+    if isinstance(value, str):
+        return without_secrets(value[:_LONGEST_ANSWER], known)
+    if is_object(value):
+        return {key: hide(entry, known) for key, entry in value.items()}
+    if is_array(value):
+        return [hide(entry, known) for entry in value]
+    return value

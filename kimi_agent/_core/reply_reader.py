@@ -171,7 +171,7 @@ class ReplyReader:
                 self._shown.clear()
 
 
-def check_chunk(value: object, raw: bytes) -> JsonObject:
+def check_chunk(value: object, raw: bytes, url: str) -> JsonObject:
     """`value`, the JSON of one `data:` line or of a whole reply, if it is an object.
 
     Raises:
@@ -180,4 +180,8 @@ def check_chunk(value: object, raw: bytes) -> JsonObject:
     if is_object(value):
         return value
     shown = raw[:500].decode("utf-8", "replace")
-    raise ProtocolError(f"the server sent {type(value).__name__} where a JSON object belongs", raw=shown)
+    raise ProtocolError(
+        f"{url} sent JSON of type {type(value).__name__} where an object belongs; base_url should be the root "
+        "of an OpenAI-compatible API, e.g. http://127.0.0.1:8000/v1",
+        raw=shown,
+    )

@@ -123,9 +123,11 @@ class Signature:
             info.alias = info.validation_alias = info.serialization_alias = parameter.name
             fields[field] = (hint, info)
             return
-        info = Field(default=... if required else parameter.default, alias=parameter.name, title=None)
-        if comment and not _has_description(hint):
-            info.description = comment
+        default = ... if required else parameter.default
+        described: dict[str, Any] = (
+            {} if comment is None or _has_description(hint) else {"description": comment}
+        )
+        info = Field(default=default, alias=parameter.name, **described)
         fields[field] = (hint, info)
 
     def _build(self, fields: dict[str, Any]) -> type[BaseModel]:

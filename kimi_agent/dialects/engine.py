@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,9 @@ class Engine:
     reasoning_fields: tuple[str, ...] = ("reasoning_content",)
     """The message fields under which the server reads earlier reasoning."""
 
+    thinking_field: Literal["thinking", "chat_template_kwargs"] = "chat_template_kwargs"
+    """How thinking is switched: Moonshot's own object, or arguments of the chat template."""
+
     hosts: tuple[str, ...] = ()
     """Host names that tell this engine from a base URL."""
 
@@ -29,6 +33,7 @@ class Engine:
 MOONSHOT = Engine(
     name="moonshot",
     output_limit_field="max_completion_tokens",
+    thinking_field="thinking",
     hosts=("api.moonshot.ai", "api.moonshot.cn", "api.kimi.com"),
 )
 VLLM = Engine(

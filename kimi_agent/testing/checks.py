@@ -131,14 +131,18 @@ async def _check_leaving(transport: Transport, request: Request) -> None:
 
 
 async def _check_cancelling(transport: Transport, request: Request) -> None:
-    """Cancellation leaves `stream` as it is: neither swallowed nor made into an error."""
-    ended = False
+    """Cancellation passes through: it neither becomes an error nor a reply that just ends."""
+    seen: list[JsonObject] = []
     with anyio.CancelScope() as scope:
         async with aclosing(transport.stream(request)) as chunks:
-            async for _ in chunks:
+            async for chunk in chunks:
+                seen.append(chunk)
                 scope.cancel()
-        ended = True
-    _promise(not ended, "a cancelled request ends at once, with the loop's own exception")
+    # What had arrived already may still be yielded, up to the end.
+    _promise(
+        scope.cancelled_caught or seen[-1] is END_OF_REPLY,
+        "a cancelled request ends by the loop's own exception, which `stream` must not keep to itself",
+    )
 
 
 async def _check_refused(transport: Transport, request: Request) -> None:
