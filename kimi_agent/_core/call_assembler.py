@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from kimi_agent._core.half_characters import joined_halves
 from kimi_agent._core.json_text import ObjectTracker
 from kimi_agent.events import ModelEvent, ToolCallDelta, ToolCallStarted
 from kimi_agent.json_types import is_object
@@ -69,7 +70,8 @@ class CallAssembler:
     def calls(self) -> tuple[StructuredCall, ...]:
         """The calls so far, in the order in which they began."""
         return tuple(
-            StructuredCall(id=call.id, name=call.name, arguments="".join(call.pieces)) for call in self._calls
+            StructuredCall(id=call.id, name=call.name, arguments=joined_halves("".join(call.pieces)))
+            for call in self._calls
         )
 
     def add(self, entries: list[Any], events: list[ModelEvent]) -> None:

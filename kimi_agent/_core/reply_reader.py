@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kimi_agent._core.call_assembler import CallAssembler, StructuredCall
 from kimi_agent._core.finish_word import is_cut
+from kimi_agent._core.half_characters import HalfJoiner
 from kimi_agent._core.k2_text import K2TextParser
 from kimi_agent._core.transcript import NO_TEXT, ParsedText
 from kimi_agent.errors import IncompleteStreamError, ProtocolError
@@ -51,6 +52,8 @@ class ReplyReader:
     def __init__(self, tool_names: Collection[str] = (), *, starts_in_thought: bool = False) -> None:
         self._content = K2TextParser(start="reasoning" if starts_in_thought else "answer")
         self._thought = K2TextParser(start="reasoning")
+        self._content_halves = HalfJoiner()
+        self._thought_halves = HalfJoiner()
         self._calls = CallAssembler(tool_names)
         self._has_reasoning_field = False
         self._finish_reason: str | None = None
@@ -95,6 +98,8 @@ class ReplyReader:
             error.partial_text = self.shown
             raise error
         events: list[ModelEvent] = []
+        self._show(self._content.feed(self._content_halves.close()), events)
+        self._show(self._thought.feed(self._thought_halves.close()), events)
         cut = is_cut(self._finish_reason)
         outputs, content = self._content.close(cut=cut)
         self._show(outputs, events)
@@ -129,7 +134,7 @@ class ReplyReader:
             if is_array(calls := message.get("tool_calls")):
                 self._calls.add_whole(calls, events)
         elif isinstance(text := choice.get("text"), str) and text:
-            self._show(self._content.feed(text), events)
+            self._show(self._content.feed(self._content_halves.feed(text)), events)
         finish_reason: Any = choice.get("finish_reason")
         if isinstance(finish_reason, str) and finish_reason:
             self._finish_reason = finish_reason
@@ -148,7 +153,7 @@ class ReplyReader:
         content = delta.get("content")
         if content:
             text = content if isinstance(content, str) else text_of(content)
-            self._show(self._content.feed(text), events)
+            self._show(self._content.feed(self._content_halves.feed(text)), events)
 
     def _add_reasoning(self, text: str, events: list[ModelEvent]) -> None:
         if not text:
@@ -157,7 +162,7 @@ class ReplyReader:
             self._has_reasoning_field = True
             return
         self._has_reasoning_field = True
-        self._show(self._thought.feed(text), events)
+        self._show(self._thought.feed(self._thought_halves.feed(text)), events)
 
     def _show(self, outputs: Sequence[Output], events: list[ModelEvent]) -> None:
         for kind, text in outputs:
@@ -181,7 +186,7 @@ def check_chunk(value: object, raw: bytes, url: str) -> JsonObject:
         return value
     shown = raw[:500].decode("utf-8", "replace")
     raise ProtocolError(
-        f"{url} sent JSON of type {type(value).__name__} where an object belongs; base_url should be the root "
+        f"{url} sent JSON of type {type(value).__name__}, not an object; base_url should be the root "
         "of an OpenAI-compatible API, e.g. http://127.0.0.1:8000/v1",
         raw=shown,
     )

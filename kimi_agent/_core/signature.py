@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import docstring_parser
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from kimi_agent.errors import ToolDefinitionError
 from kimi_agent.json_types import is_array, is_object
@@ -64,6 +65,7 @@ class Signature:
         self.context_parameter: str | None = None
         self._passes_extra = False
         self._names: dict[str, str] = {}
+        self._always_passed: set[str] = set()
         fields: dict[str, Any] = {}
         for place, parameter in enumerate(inspect.signature(function).parameters.values()):
             hint = hints.get(parameter.name, parameter.annotation)
@@ -89,11 +91,8 @@ class Signature:
                     for fault in error.errors(include_url=False, include_context=False)
                 ]
             ) from None
-        given = {
-            name: getattr(bound, field)
-            for field, name in self._names.items()
-            if field in bound.model_fields_set
-        }
+        passed = bound.model_fields_set | self._always_passed
+        given = {name: getattr(bound, field) for field, name in self._names.items() if field in passed}
         return {**given, **(bound.model_extra or {})}
 
     def _add(
@@ -117,18 +116,15 @@ class Signature:
         field = f"p{len(self._names)}"
         self._names[field] = parameter.name
         required = parameter.default is _KINDS.empty
-        info: FieldInfo
         if isinstance(parameter.default, FieldInfo):
-            info = parameter.default
-            info.alias = info.validation_alias = info.serialization_alias = parameter.name
-            fields[field] = (hint, info)
-            return
-        default = ... if required else parameter.default
+            # The function's own default is pydantic's description of one, so the value is always passed.
+            self._always_passed.add(field)
+            hint, required = Annotated[hint, parameter.default], True
+        default = PydanticUndefined if required else parameter.default
         described: dict[str, Any] = (
             {} if comment is None or _has_description(hint) else {"description": comment}
         )
-        info = Field(default=default, alias=parameter.name, **described)
-        fields[field] = (hint, info)
+        fields[field] = (hint, Field(default=default, alias=parameter.name, **described))
 
     def _build(self, fields: dict[str, Any]) -> type[BaseModel]:
         config = ConfigDict(

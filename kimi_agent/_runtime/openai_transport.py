@@ -241,7 +241,7 @@ class Place:
         """Turns what the client or its HTTP library raises inside into this package's errors."""
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever the client's HTTP library raises, as it does
             told = str(error)
             tells_secret = without_secrets(told, self.secrets) != told
             raise self.translated(error) from (None if tells_secret else error)
@@ -288,8 +288,8 @@ class Place:
         return TransportConnectionError(
             f"no server answered at {self.url}{reason}. Start one, e.g. `kimi-agent simulate --port 8000` to "
             "try things out or `vllm serve MODEL --enable-auto-tool-choice --tool-call-parser kimi_k2`, or "
-            "set base_url or KIMI_BASE_URL to one that runs; RunLimits.connect_timeout_s is the time it has to "
-            "answer"
+            "set base_url or KIMI_BASE_URL to one that runs; RunLimits.connect_timeout_s is the time it has "
+            "to answer"
         )
 
 

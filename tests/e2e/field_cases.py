@@ -227,7 +227,7 @@ def _rounds(case: Case) -> list[list[Any]]:
             rounds[0].append(entry)
     if "attempts" in case.input:
         rounds = [
-            [Reset() if each.get("error") == "connection reset" else each for each in attempt]
+            [Reset() if each == {"error": "connection reset"} else each for each in attempt]
             for attempt in case.input["attempts"]
         ]
     if "raises" in case.input:

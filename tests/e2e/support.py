@@ -15,8 +15,9 @@ from kimi_agent import KimiAgent, RunLimits, RunResult
 from kimi_agent.testing import KimiServer, ReceivedRequest, adaptive_reply, tool_call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
+    from kimi_agent import Run
     from kimi_agent.events import Event
     from kimi_agent.testing.server import Script
 
@@ -54,16 +55,23 @@ async def served(
     """A server that plays `replies` and an agent on it, for a bounded time."""
     limits = options.pop("limits", FAST)
     with anyio.fail_after(LONGEST_S):
-        async with KimiServer(replies=replies) as server:
-            async with KimiAgent("kimi-k2", base_url=server.base_url, limits=limits, **options) as agent:
-                yield server, agent
+        async with (
+            KimiServer(replies=replies) as server,
+            KimiAgent("kimi-k2", base_url=server.base_url, limits=limits, **options) as agent,
+        ):
+            yield server, agent
+
+
+async def drained(run: Run) -> list[Event]:
+    """Every event of a run that has not been entered yet."""
+    async with run:
+        return [event async for event in run]
 
 
 async def events_of(agent: KimiAgent, prompt: Any = "Hello", **options: Any) -> tuple[list[Event], RunResult]:
     """Everything that one streamed run tells, and its result."""
-    async with agent.stream(prompt, **options) as run:
-        events = [event async for event in run]
-    return events, run.result
+    run = agent.stream(prompt, **options)
+    return await drained(run), run.result
 
 
 async def result_of(agent: KimiAgent, *, streamed: bool, **options: Any) -> RunResult:
@@ -127,9 +135,3 @@ def is_valid_history(messages: list[dict[str, Any]]) -> bool:
 def results_told(request: ReceivedRequest) -> list[str]:
     """The tool results that a request tells the model, in order."""
     return [message["content"] for message in request.body["messages"] if message["role"] == "tool"]
-
-
-def gate() -> tuple[Callable[[], None], anyio.Event]:
-    """An event and the function that sets it."""
-    event = anyio.Event()
-    return event.set, event

@@ -23,7 +23,8 @@ HELLO = adaptive_reply("Hello!")
 
 
 def client_of(server: KimiServer, **options: Any) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(**{"base_url": server.base_url, "api_key": "sk-of-the-client", **options})
+    settings: dict[str, Any] = {"base_url": server.base_url, "api_key": "sk-of-the-client", **options}
+    return openai.AsyncOpenAI(**settings)
 
 
 def connections(server: KimiServer) -> int:
@@ -134,10 +135,14 @@ async def test_aclose_closes_the_agents_own_connections_and_a_later_run_opens_ne
 async def test_leaving_the_agents_block_closes_its_connections_even_after_an_error() -> None:
     with anyio.fail_after(LONGEST_S):
         async with KimiServer(replies=HELLO) as server:
-            with pytest.raises(ZeroDivisionError):
+
+            async def fail() -> None:
                 async with KimiAgent("kimi-k2", base_url=server.base_url) as agent:
                     await agent.run("Hello")
                     raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                await fail()
             while connections(server):
                 await anyio.lowlevel.checkpoint()
 
@@ -208,7 +213,8 @@ async def test_two_agents_may_share_a_client() -> None:
 
 def test_a_client_and_an_address_together_are_refused() -> None:
     client = openai.AsyncOpenAI(base_url="http://127.0.0.1:1/v1", api_key="x")
-    for more in ({"base_url": "http://127.0.0.1:2/v1"}, {"api_key": "y"}):
+    both: list[dict[str, Any]] = [{"base_url": "http://127.0.0.1:2/v1"}, {"api_key": "y"}]
+    for more in both:
         with pytest.raises(ConfigurationError, match="not both"):
             KimiAgent("kimi-k2", client=client, **more)
 

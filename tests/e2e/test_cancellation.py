@@ -1,4 +1,4 @@
-"""Leaving a run early, in every way there is: the server sees it, the tools end, nothing stays behind."""
+"""Runs cancelled from outside: the server sees it, the tools end, nothing stays behind."""
 
 from __future__ import annotations
 
@@ -9,237 +9,31 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
-from kimi_agent import KimiAgent, RetryScheduled, RunLimits, StepStarted, TextDelta, ToolFinished, ToolStarted
+from kimi_agent import KimiAgent, RetryScheduled, RunLimits, TextDelta, ToolStarted
 from kimi_agent.testing import (
-    Delay,
-    Hang,
     KimiServer,
-    Reply,
     ScriptedReply,
-    Reset,
     adaptive_reply,
-    chunk,
     error_reply,
-    stream_reply,
+)
+from tests.e2e.stuck import (
+    PROMPTLY_S,
+    ROUND,
+    SILENT,
+    STUCK,
+    STUCK_WHOLE,
+    USER,
+    Tools,
+    disconnected,
+    read_until,
 )
 from tests.e2e.support import LONGEST_S, asking_for, is_valid_history, nothing_left, served
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from kimi_agent import Run
 
 pytestmark = pytest.mark.anyio
-
-SILENT = Reply(before=(Hang(),))
-"""Takes the request and never answers."""
-
-STUCK = stream_reply([chunk({"content": "It "}), chunk({"content": "is"}), Hang()])
-"""Begins to answer and then hangs."""
-
-STUCK_WHOLE = Reply(headers={"content-type": "application/json"}, body=['{"choices": [', Hang()])
-
-PROMPTLY_S = 2.0
-USER = {"role": "user", "content": "Hello"}
-
-
-class Tools:
-    """An async tool that finishes, one that never does, and what became of the latter."""
-
-    def __init__(self) -> None:
-        self.started = anyio.Event()
-        self.cancelled = 0
-
-    async def quick(self) -> str:
-        """Finish at once."""
-        return "finished"
-
-    async def stuck(self) -> str:
-        """Never finish."""
-        self.started.set()
-        try:
-            await anyio.sleep_forever()
-        except BaseException:
-            self.cancelled += 1
-            raise
-        return "never"
-
-    @property
-    def all(self) -> list[Callable[[], Awaitable[str]]]:
-        return [self.quick, self.stuck]
-
-
-ROUND = asking_for(("quick", {}), ("stuck", {}), ("quick", {}), text="Let me see.")
-
-
-async def read_until(run: Run, wanted: type[Any]) -> None:
-    async for event in run:
-        if isinstance(event, wanted):
-            return
-
-
-def disconnected(server: KimiServer) -> Any:
-    return server.wait_for_async(lambda: server.disconnects == 1 and server.requests_open == 0, PROMPTLY_S)
-
-
-# --- the caller's block ------------------------------------------------------------------------
-
-
-async def test_breaking_out_of_the_loop_ends_the_request() -> None:
-    async with served([STUCK]) as (server, agent), nothing_left():
-        async with agent.stream("Hello") as run:
-            async for event in run:
-                if isinstance(event, TextDelta) and event.text == "is":
-                    break
-        await disconnected(server)
-
-    assert run.text == "It is"
-    assert run.result.finish_reason == "cancelled"
-    assert run.result.messages == [USER]
-    assert (run.result.steps, run.result.text) == ([], "")
-
-
-async def test_breaking_out_of_text_deltas_ends_the_request_too() -> None:
-    async with served([STUCK]) as (server, agent), nothing_left():
-        async with agent.stream("Hello") as run:
-            async for text in run.text_deltas():
-                assert text == "It "
-                break
-        await disconnected(server)
-
-    assert run.result.messages == [USER]
-
-
-async def test_a_block_that_reads_nothing_sends_nothing() -> None:
-    async with served([STUCK]) as (server, agent), nothing_left():
-        async with agent.stream("Hello") as run:
-            pass
-
-    assert server.requests == []
-    assert run.result.messages == [USER]
-
-
-async def test_leaving_before_the_request_is_sent_is_possible() -> None:
-    async with served([STUCK]) as (server, agent), nothing_left():
-        async with agent.stream("Hello") as run:
-            await read_until(run, StepStarted)
-
-    assert server.requests == []
-    assert run.result.finish_reason == "cancelled"
-
-
-@pytest.mark.parametrize("script", [[STUCK], [ROUND]], ids=["mid-stream", "during a tool"])
-async def test_an_exception_in_the_callers_block_comes_out_bare(script: list[ScriptedReply]) -> None:
-    tools = Tools()
-    wanted = TextDelta if script == [STUCK] else ToolFinished
-    async with served(script, tools=tools.all) as (server, agent), nothing_left():
-        run = agent.stream("Hello")
-        with pytest.raises(ZeroDivisionError) as caught:
-            async with run:
-                await read_until(run, wanted)
-                raise ZeroDivisionError("mine")
-        if wanted is TextDelta:
-            await disconnected(server)
-
-    assert caught.value.args == ("mine",)
-    assert caught.value.__cause__ is None
-    assert run.result.finish_reason == "error"
-    assert is_valid_history(run.result.messages)
-
-
-async def test_a_group_of_the_callers_own_stays_the_callers() -> None:
-    async with served([STUCK]) as (server, agent), nothing_left():
-        with pytest.raises(ExceptionGroup) as caught:
-            async with agent.stream("Hello") as run:
-                await read_until(run, TextDelta)
-                raise ExceptionGroup("mine", [ValueError("a")])
-        await disconnected(server)
-
-    assert caught.value.message == "mine"
-    assert [type(each) for each in caught.value.exceptions] == [ValueError]
-
-
-async def test_leaving_during_a_tool_cancels_it_and_keeps_what_was_finished() -> None:
-    tools = Tools()
-    async with served([ROUND], tools=tools.all) as (_, agent), nothing_left():
-        async with agent.stream("Hello") as run:
-            finished = 0
-            async for event in run:
-                finished += isinstance(event, ToolFinished)
-                if finished == 2:
-                    await tools.started.wait()
-                    break
-
-    assert tools.cancelled == 1
-    result = run.result
-    assert result.finish_reason == "cancelled"
-    assert [(call.result, call.is_error) for call in result.tool_calls] == [
-        ("finished", False),
-        ("[cancelled]", True),
-        ("finished", False),
-    ]
-    assert [message["content"] for message in result.messages if message["role"] == "tool"] == [
-        "finished",
-        "[cancelled]",
-        "finished",
-    ]
-    assert is_valid_history(result.messages)
-
-
-async def test_leaving_between_a_reply_and_its_tools_leaves_a_valid_history() -> None:
-    tools = Tools()
-    async with served([ROUND], tools=tools.all) as (_, agent), nothing_left():
-        async with agent.stream("Hello") as run:
-            async for event in run:
-                if event.type == "step_finished":
-                    break
-
-    assert [call.result for call in run.result.tool_calls] == ["[cancelled]"] * 3
-    assert is_valid_history(run.result.messages)
-
-
-async def test_a_cancelled_run_goes_on_from_its_history() -> None:
-    tools = Tools()
-    async with served([ROUND, adaptive_reply("I gave up.")], tools=tools.all) as (server, agent):
-        async with agent.stream("Hello") as run:
-            await read_until(run, ToolStarted)
-        result = await agent.run("What happened?", history=run.result.messages)
-
-    assert result.text == "I gave up."
-    assert [message["role"] for message in server.requests[1].body["messages"]] == [
-        "user",
-        "assistant",
-        "tool",
-        "tool",
-        "tool",
-        "user",
-    ]
-
-
-async def test_leaving_during_the_wait_before_a_retry_ends_it() -> None:
-    script = [error_reply(503, "loading", type="server_unavailable", retry_after_s=60), adaptive_reply("x")]
-    async with served(script, limits=RunLimits()) as (server, agent), nothing_left():
-        async with agent.stream("Hello") as run:
-            await read_until(run, RetryScheduled)
-
-    assert len(server.requests) == 1
-    assert run.result.messages == [USER]
-
-
-async def test_an_async_generator_of_the_callers_around_a_run_can_be_closed() -> None:
-    async def texts(agent: KimiAgent) -> Any:
-        async with agent.stream("Hello") as run:
-            async for text in run.text_deltas():
-                yield text
-
-    async with served([STUCK]) as (server, agent), nothing_left():
-        generator = texts(agent)
-        assert await anext(generator) == "It "
-        await generator.aclose()
-        await disconnected(server)
-
-
-# --- cancellation from outside -----------------------------------------------------------------
 
 
 async def cancelled_when(agent: KimiAgent, ready: Callable[[], Awaitable[Any]], *, streamed: bool) -> Any:
@@ -346,22 +140,30 @@ async def test_cancelling_during_an_approval_ends_it() -> None:
 
 async def test_cancelling_while_the_models_are_asked_for_ends_the_request() -> None:
     with anyio.fail_after(LONGEST_S):
-        async with KimiServer(replies={"/v1/models": SILENT}) as server:
-            async with KimiAgent(base_url=server.base_url) as agent, nothing_left():
-                await cancelled_when(
-                    agent, lambda: server.wait_for_async(lambda: server.requests_open == 1), streamed=False
-                )
-                await disconnected(server)
+        async with (
+            KimiServer(replies={"/v1/models": SILENT}) as server,
+            KimiAgent(base_url=server.base_url) as agent,
+            nothing_left(),
+        ):
+            await cancelled_when(
+                agent, lambda: server.wait_for_async(lambda: server.requests_open == 1), streamed=False
+            )
+            await disconnected(server)
 
 
 async def test_a_deadline_around_a_run_ends_it() -> None:
     async with served([STUCK]) as (server, agent), nothing_left():
         run = agent.stream("Hello")
-        with pytest.raises(TimeoutError), anyio.fail_after(LONGEST_S) as scope:
-            async with run:
-                async for event in run:
-                    if isinstance(event, TextDelta):
-                        scope.deadline = anyio.current_time()
+
+        async def ask() -> None:
+            with anyio.fail_after(LONGEST_S) as scope:
+                async with run:
+                    async for event in run:
+                        if isinstance(event, TextDelta):
+                            scope.deadline = anyio.current_time()
+
+        with pytest.raises(TimeoutError):
+            await ask()
         await disconnected(server)
 
     assert run.result.messages == [USER]
@@ -513,11 +315,15 @@ async def test_a_cancelled_task_may_clean_up_with_the_result_at_hand() -> None:
 async def test_asyncios_own_deadline_around_a_run_ends_it() -> None:
     async with served([STUCK]) as (server, agent), nothing_left():
         run = agent.stream("Hello")
-        with pytest.raises(TimeoutError):
+
+        async def ask() -> None:
             async with asyncio.timeout(LONGEST_S) as deadline, run:
                 async for event in run:
                     if isinstance(event, TextDelta):
                         deadline.reschedule(0)
+
+        with pytest.raises(TimeoutError):
+            await ask()
         await disconnected(server)
 
     assert run.result.messages == [USER]

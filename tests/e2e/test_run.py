@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from kimi_agent import ConfigurationError, KimiAgent, ModelOptions, Usage
-from kimi_agent.testing import KimiServer, Reply, adaptive_reply
+from kimi_agent.testing import KimiServer, Reply, adaptive_reply, tool_call
 from tests.e2e.support import (
     asking_for,
     chat_requests,
@@ -94,13 +94,9 @@ async def test_a_tool_round_is_told_in_full(streamed: bool) -> None:
 @STREAMED
 async def test_usage_and_times_are_summed_over_the_steps(streamed: bool) -> None:
     script = [
-        adaptive_reply(tool_calls=[], content="x", usage=usage(1, 1)),
-        adaptive_reply("unused"),
+        adaptive_reply(tool_calls=[tool_call("weather", {"city": "Paris"})], usage=usage(100, 10)),
+        adaptive_reply("Sunny.", usage=usage(120, 4, 100)),
     ]
-    script[0] = adaptive_reply(
-        None, tool_calls=[{**_call("weather", '{"city":"Paris"}')}], usage=usage(100, 10)
-    )
-    script[1] = adaptive_reply("Sunny.", usage=usage(120, 4, 100))
     async with served(script, tools=[weather]) as (_, agent):
         result = await result_of(agent, streamed=streamed)
 
@@ -112,14 +108,6 @@ async def test_usage_and_times_are_summed_over_the_steps(streamed: bool) -> None
         assert step.ttft_s is not None
         assert 0 < step.ttft_s <= step.duration_s < 10
     assert all(call.duration_s >= 0 for call in result.tool_calls)
-
-
-def _call(name: str, arguments: str) -> dict[str, Any]:
-    return {
-        "id": f"functions.{name}:0",
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }
 
 
 async def test_run_and_stream_come_to_the_same_result() -> None:

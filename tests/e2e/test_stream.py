@@ -98,9 +98,11 @@ SCRIPTS: dict[str, list[ScriptedReply]] = {
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_every_run_keeps_to_the_grammar_of_events(name: str, streamed: bool) -> None:
     script = SCRIPTS[name]
-    async with served(script, tools=[weather]) as (_, agent):
-        async with agent._new_run("Hello", history=None, deps=None, streamed=streamed) as run:
-            events = [event async for event in run]
+    async with (
+        served(script, tools=[weather]) as (_, agent),
+        agent._new_run("Hello", history=None, deps=None, streamed=streamed) as run,
+    ):
+        events = [event async for event in run]
 
     check_event_order(events)
     assert run.text == run.result.text
@@ -153,19 +155,21 @@ def joined(events: list[Event], kind: type[Any]) -> str:
     for event in events:
         if isinstance(event, TextReset) and event.reason == "reasoning" and kind is TextDelta:
             texts.clear()
-        elif isinstance(event, kind):
+        elif isinstance(event, kind) and isinstance(event, TextDelta | ReasoningDelta):
             texts.append(event.text)
     return "".join(texts)
 
 
 async def test_run_text_follows_the_answer_and_forgets_what_was_withdrawn() -> None:
     seen: list[tuple[str, str]] = []
-    async with served([ROUND, BROKEN, ANSWER], tools=[weather]) as (_, agent):
-        async with agent.stream("Hello") as run:
-            assert run.text == ""
-            async for event in run:
-                if not seen or seen[-1] != (event.type, run.text):
-                    seen.append((event.type, run.text))
+    async with (
+        served([ROUND, BROKEN, ANSWER], tools=[weather]) as (_, agent),
+        agent.stream("Hello") as run,
+    ):
+        assert run.text == ""
+        async for event in run:
+            if not seen or seen[-1] != (event.type, run.text):
+                seen.append((event.type, run.text))
 
     assert ("text_delta", "Let me look.") in seen
     assert ("text_delta", "Both are") in seen
@@ -184,31 +188,34 @@ async def test_text_deltas_are_the_text_and_on_reset_hears_what_to_wipe() -> Non
         screen = screen.removesuffix(text)
         wiped.append(text)
 
-    async with served([ROUND, BROKEN, ANSWER], tools=[weather]) as (_, agent):
-        async with agent.stream("Hello") as run:
-            async for text in run.text_deltas(on_reset=wipe):
-                assert text
-                screen += text
+    async with (
+        served([ROUND, BROKEN, ANSWER], tools=[weather]) as (_, agent),
+        agent.stream("Hello") as run,
+    ):
+        async for text in run.text_deltas(on_reset=wipe):
+            assert text
+            screen += text
 
     assert wiped == ["Let me look.", "Both are"]
     assert screen == run.text == run.result.text == "Both are sunny."
 
 
 async def test_final_only_shows_nothing_that_is_withdrawn_later() -> None:
-    async with served([ROUND, BROKEN, ANSWER], tools=[weather]) as (_, agent):
-        async with agent.stream("Hello") as run:
-            texts = [text async for text in run.text_deltas(final_only=True)]
+    async with (
+        served([ROUND, BROKEN, ANSWER], tools=[weather]) as (_, agent),
+        agent.stream("Hello") as run,
+    ):
+        texts = [text async for text in run.text_deltas(final_only=True)]
 
     assert "".join(texts) == run.result.text == "Both are sunny."
 
 
 async def test_events_can_be_read_first_and_text_after() -> None:
-    async with served([ROUND, ANSWER], tools=[weather]) as (_, agent):
-        async with agent.stream("Hello") as run:
-            async for event in run:
-                if isinstance(event, ToolFinished):
-                    break
-            texts = [text async for text in run.text_deltas()]
+    async with served([ROUND, ANSWER], tools=[weather]) as (_, agent), agent.stream("Hello") as run:
+        async for event in run:
+            if isinstance(event, ToolFinished):
+                break
+        texts = [text async for text in run.text_deltas()]
 
     assert "".join(texts) == "Both are sunny."
 
@@ -228,12 +235,11 @@ async def test_text_is_seen_while_the_reply_is_still_coming() -> None:
     slow = stream_reply(
         [chunk({"content": "early"}), Delay(0.3), chunk({"content": " late"}, finish_reason="stop")]
     )
-    async with served([slow]) as (server, agent):
-        async with agent.stream("Hello") as run:
-            async for event in run:
-                if isinstance(event, TextDelta) and not seen.is_set():
-                    assert (event.text, server.requests_open) == ("early", 1)
-                    seen.set()
+    async with served([slow]) as (server, agent), agent.stream("Hello") as run:
+        async for event in run:
+            if isinstance(event, TextDelta) and not seen.is_set():
+                assert (event.text, server.requests_open) == ("early", 1)
+                seen.set()
 
     assert run.result.text == "early late"
 

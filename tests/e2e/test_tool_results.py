@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import json
@@ -29,7 +29,7 @@ class Colour(enum.Enum):
 
 class Place(BaseModel):
     name: str
-    since: datetime.date
+    since: dt.date
 
 
 @dataclasses.dataclass
@@ -44,7 +44,10 @@ class Pair(NamedTuple):
 
 
 def tool_returning(value: Any) -> Tool:
-    return Tool(name="give", description="Give something.", function=lambda _: value)
+    def give(_: dict[str, Any]) -> Any:
+        return value
+
+    return Tool(name="give", description="Give something.", function=give)
 
 
 @pytest.mark.parametrize(
@@ -63,13 +66,13 @@ def tool_returning(value: Any) -> Tool:
         ({1: "number as key"}, '{"1": "number as key"}'),
         (Pair(1, "x"), '[1, "x"]'),
         (Colour.RED, '"red"'),
-        (datetime.date(2026, 10, 1), '"2026-10-01"'),
+        (dt.date(2026, 10, 1), '"2026-10-01"'),
         (decimal.Decimal("1.10"), '"1.10"'),
         (uuid.UUID(int=0), '"00000000-0000-0000-0000-000000000000"'),
         (Path("a/b"), '"a/b"'),
-        (Place(name="x", since=datetime.date(2026, 1, 2)), '{"name": "x", "since": "2026-01-02"}'),
+        (Place(name="x", since=dt.date(2026, 1, 2)), '{"name": "x", "since": "2026-01-02"}'),
         (
-            Weather("Paris", [Place(name="x", since=datetime.date(2026, 1, 2))]),
+            Weather("Paris", [Place(name="x", since=dt.date(2026, 1, 2))]),
             '{"city": "Paris", "places": [{"name": "x", "since": "2026-01-02"}]}',
         ),
         (ValueError, None),

@@ -1,40 +1,29 @@
-"""Every way a server can refuse: the class, its fields, and a message that says what to do."""
+"""Servers that speak no API, secrets that must not be told, and errors that can be carried elsewhere."""
 
 from __future__ import annotations
 
 import logging
 import pickle
 import traceback
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import openai
 import pytest
 
 from kimi_agent import (
-    AccessDeniedError,
     AuthenticationError,
-    ContentFilteredError,
-    ContextTooLongError,
-    EngineOverloadedError,
     IncompleteStreamError,
     InvalidRequestError,
     KimiAgent,
     KimiAgentError,
     ModelError,
-    ModelNotFoundError,
     ModelOptions,
     ProtocolError,
-    QuotaExhaustedError,
-    RateLimitedError,
-    RequestTooLargeError,
     RunLimits,
     StepLimitError,
-    ToolsUnsupportedError,
     TransportConnectionError,
     TransportError,
-    TransportStatusError,
     TransportTimeoutError,
     errors,
 )
@@ -49,7 +38,8 @@ from kimi_agent.testing import (
     json_reply,
     stream_reply,
 )
-from tests.e2e.support import CHAT, LONGEST_S, MODELS, asking_for, chat_requests, result_of, served, weather
+from tests.e2e.refusals import CASES
+from tests.e2e.support import CHAT, LONGEST_S, asking_for, chat_requests, drained, result_of, served, weather
 
 if TYPE_CHECKING:
     from kimi_agent.testing import ReceivedRequest, ScriptedReply
@@ -59,344 +49,6 @@ pytestmark = pytest.mark.anyio
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 NO_RETRY = RunLimits(max_retries=0, request_timeout_s=0.3)
 SECRET = "sk-aVerySecretKey0123456789"
-
-
-@dataclass
-class Case:
-    """One refusal and what a user must be able to tell from it."""
-
-    reply: Reply
-    kind: type[TransportStatusError]
-    words: tuple[str, ...] = ()
-    fields: dict[str, Any] = field(default_factory=dict[str, Any])
-    retryable: bool = False
-
-
-def moonshot(status: int, kind: str, message: str) -> Reply:
-    return json_reply(
-        {"error": {"message": message, "type": kind}}, status=status, headers={"x-request-id": "req-42"}
-    )
-
-
-def vllm(status: int, kind: str, message: str, *, flat: bool = False) -> Reply:
-    fields = {"message": message, "type": kind, "param": None, "code": status}
-    body = {"object": "error", **fields} if flat else {"error": fields}
-    return json_reply(body, status=status, headers={"x-request-id": "req-42"})
-
-
-CASES: dict[str, Case] = {
-    "wrong key": Case(
-        moonshot(401, "invalid_authentication_error", "Invalid Authentication"),
-        AuthenticationError,
-        ("KIMI_API_KEY", "api.moonshot.cn"),
-    ),
-    "no permission": Case(
-        moonshot(403, "permission_denied_error", "The API you are accessing is not open"),
-        AccessDeniedError,
-        ("may not do this",),
-    ),
-    "unknown model": Case(
-        moonshot(404, "resource_not_found_error", "Not found the model kimi-k2 or Permission denied"),
-        ModelNotFoundError,
-        ("kimi-simulated",),
-        {"available": ("kimi-simulated",)},
-    ),
-    "unknown model, vllm": Case(
-        vllm(404, "NotFoundError", "The model `kimi-k2` does not exist."),
-        ModelNotFoundError,
-        ("kimi-simulated",),
-    ),
-    "unknown model, old vllm": Case(
-        vllm(404, "NotFoundError", "The model `kimi-k2` does not exist.", flat=True), ModelNotFoundError
-    ),
-    "no such path": Case(
-        json_reply({"detail": "Not Found"}, status=404, headers={"x-request-id": "req-42"}),
-        TransportStatusError,
-        ("/v1", "base_url"),
-    ),
-    "rate": Case(
-        moonshot(
-            429,
-            "rate_limit_reached_error",
-            "Your account org<key> request reached organization max RPM: 3, please try again after 2 seconds",
-        ),
-        RateLimitedError,
-        ("too many requests",),
-        {"retry_after_s": 2.0},
-        retryable=True,
-    ),
-    "overloaded": Case(
-        moonshot(
-            429, "engine_overloaded_error", "The engine is currently overloaded, please try again later"
-        ),
-        EngineOverloadedError,
-        ("try again later",),
-        retryable=True,
-    ),
-    "no money": Case(
-        moonshot(429, "exceeded_current_quota_error", "Your account is suspended, please check your plan"),
-        QuotaExhaustedError,
-        ("balance",),
-    ),
-    "content": Case(
-        moonshot(400, "content_filter", "The request was rejected because it was considered high risk"),
-        ContentFilteredError,
-        ("will not help",),
-    ),
-    "too long, moonshot": Case(
-        moonshot(
-            400,
-            "invalid_request_error",
-            "Invalid request: Your request exceeded model token limit: 262144 (requested: 274613)",
-        ),
-        ContextTooLongError,
-        ("262144", "274613", "shorten"),
-        {"limit_tokens": 262144, "requested_tokens": 274613},
-    ),
-    "too long, vllm": Case(
-        vllm(
-            400,
-            "BadRequestError",
-            "This model's maximum context length is 4096 tokens. However, you requested 512 output tokens and "
-            "your prompt contains at least 3585 input tokens, for a total of at least 4097 tokens. Please "
-            "reduce the length of the input prompt or the number of requested output tokens. "
-            "(parameter=input_tokens, value=3585)",
-        ),
-        ContextTooLongError,
-        fields={"limit_tokens": 4096, "requested_tokens": 4097},
-    ),
-    "too long, another vllm": Case(
-        vllm(
-            400,
-            "BadRequestError",
-            "You passed 4097 input tokens and requested 0 output tokens. However, the model's context length "
-            "is only 4096 tokens, resulting in a maximum input length of 4096 tokens.",
-        ),
-        ContextTooLongError,
-        fields={"limit_tokens": 4096, "requested_tokens": 4097},
-    ),
-    "too long, sglang": Case(
-        vllm(
-            400,
-            "BadRequestError",
-            "The input (5000 tokens) is longer than the model's context length (4096 tokens).",
-            flat=True,
-        ),
-        ContextTooLongError,
-        fields={"limit_tokens": 4096, "requested_tokens": 5000},
-    ),
-    "too long, llama.cpp": Case(
-        json_reply(
-            {
-                "error": {
-                    "code": 400,
-                    "message": "the request exceeds the available context size, try increasing it",
-                    "type": "exceed_context_size_error",
-                    "n_prompt_tokens": 900,
-                    "n_ctx": 512,
-                }
-            },
-            status=400,
-            headers={"x-request-id": "req-42"},
-        ),
-        ContextTooLongError,
-        fields={"limit_tokens": 512, "requested_tokens": 900},
-    ),
-    "no parser": Case(
-        vllm(
-            400,
-            "BadRequestError",
-            '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
-        ),
-        ToolsUnsupportedError,
-        ("--tool-call-parser kimi_k2",),
-    ),
-    "too many bytes": Case(
-        moonshot(400, "invalid_request_error", "total message size 12000000 exceeds limit 10485760"),
-        RequestTooLargeError,
-        ("shorten",),
-        {"limit_bytes": 10485760},
-    ),
-    "413 page": Case(
-        Reply(status=413, headers={"x-request-id": "req-42"}, body="<html>413</html>"),
-        RequestTooLargeError,
-        fields={"limit_bytes": None},
-    ),
-    "bad request": Case(
-        moonshot(400, "invalid_request_error", "invalid temperature: only 1 is allowed for this model"),
-        InvalidRequestError,
-        ("invalid temperature: only 1 is allowed",),
-    ),
-    "422 of a gateway": Case(
-        json_reply(
-            {"detail": [{"loc": ["body", "messages"], "msg": "field required"}]},
-            status=422,
-            headers={"x-request-id": "req-42"},
-        ),
-        InvalidRequestError,
-        ("field required",),
-    ),
-    "nested by a gateway": Case(
-        json_reply(
-            {
-                "error": {
-                    "message": '{"error":{"message":"Invalid Authentication","type":"x"}}',
-                    "type": "upstream",
-                }
-            },
-            status=401,
-            headers={"x-request-id": "req-42"},
-        ),
-        AuthenticationError,
-        ("Invalid Authentication",),
-    ),
-    "broken": Case(
-        vllm(500, "InternalServerError", "list index out of range"),
-        TransportStatusError,
-        ("list index out of range",),
-        retryable=True,
-    ),
-    "loading": Case(
-        vllm(503, "unavailable_error", "Loading model"),
-        TransportStatusError,
-        ("loading",),
-        retryable=True,
-    ),
-    "odd status": Case(
-        Reply(status=418, headers={"x-request-id": "req-42"}, body="teapot"),
-        TransportStatusError,
-        ("teapot",),
-    ),
-    "empty body": Case(
-        Reply(status=500, headers={"x-request-id": "req-42"}), TransportStatusError, retryable=True
-    ),
-}
-
-
-@STREAMED
-@pytest.mark.parametrize("name", CASES)
-async def test_a_refusal_is_told_by_its_class_its_fields_and_its_words(name: str, streamed: bool) -> None:
-    case = CASES[name]
-    async with served({CHAT: [case.reply]}, limits=NO_RETRY) as (server, agent):
-        with pytest.raises(KimiAgentError) as caught:
-            await result_of(agent, streamed=streamed)
-        url = f"{server.base_url}/chat/completions"
-
-    error = caught.value
-    assert type(error) is case.kind
-    assert isinstance(error, TransportStatusError)
-    assert error.status_code == case.reply.status
-    assert error.request_id == "req-42"
-    assert error.retryable is case.retryable
-    message = str(error)
-    for word in (url, str(case.reply.status), "req-42", *case.words):
-        assert word in message
-    for attribute, value in case.fields.items():
-        assert getattr(error, attribute) == value
-    assert error.result.messages == [{"role": "user", "content": "Hello"}]
-    assert error.partial_text == ""
-
-
-async def test_the_servers_own_words_are_kept() -> None:
-    reply = moonshot(401, "incorrect_api_key_error", "Incorrect API key provided")
-    async with served([reply]) as (_, agent):
-        with pytest.raises(AuthenticationError) as caught:
-            await agent.run("Hello")
-
-    assert (caught.value.error_type, caught.value.server_message) == (
-        "incorrect_api_key_error",
-        "Incorrect API key provided",
-    )
-
-
-@pytest.mark.parametrize("header", ["x-request-id", "x-trace-id", "msh-request-id", "request-id"])
-async def test_a_request_id_is_found_under_every_name_servers_use(header: str) -> None:
-    reply = Reply(status=400, headers={header: "id-7"}, body="{}")
-    async with served([reply]) as (_, agent):
-        with pytest.raises(InvalidRequestError, match="id-7") as caught:
-            await agent.run("Hello")
-
-    assert caught.value.request_id == "id-7"
-
-
-async def test_an_error_inside_a_stream_says_where_and_which_request_too() -> None:
-    reply = stream_reply(
-        [
-            chunk({"content": "Hi"}),
-            {"error": {"message": "the worker died", "type": "server_error", "code": 500}},
-        ],
-        headers={"x-request-id": "req-42"},
-    )
-    async with served([reply], limits=NO_RETRY) as (server, agent):
-        with pytest.raises(TransportStatusError, match="the worker died") as caught:
-            await result_of(agent, streamed=True)
-        url = server.base_url
-
-    assert caught.value.status_code == 500
-    assert caught.value.partial_text == "Hi"
-    assert caught.value.request_id == "req-42"
-    assert url in str(caught.value)
-
-
-async def test_a_huge_error_page_makes_a_short_message() -> None:
-    page = Reply(status=500, headers={"content-type": "text/html"}, body="<html>" + "x" * 300_000)
-    async with served([page], limits=NO_RETRY) as (_, agent):
-        with pytest.raises(TransportStatusError) as caught:
-            await agent.run("Hello")
-
-    assert len(str(caught.value)) < 4000
-
-
-# --- models ---------------------------------------------------------------------------------------
-
-
-def model_list(*ids: str) -> Reply:
-    return json_reply({"object": "list", "data": [{"id": name, "object": "model"} for name in ids]})
-
-
-@pytest.mark.parametrize(
-    ("wanted", "served_ids", "suggestion"),
-    [
-        ("kimi-k2", ("moonshotai/Kimi-K2", "other"), "moonshotai/Kimi-K2"),
-        ("kimi-k2-instruct-0906", ("kimi-k2-instruct-0905", "llama"), "kimi-k2-instruct-0905"),
-        ("anything", ("/models/only-one",), "/models/only-one"),
-        ("anything", ("apple", "pear"), None),
-        ("anything", (), None),
-    ],
-)
-async def test_a_wrong_model_is_answered_with_what_the_server_has(
-    wanted: str, served_ids: tuple[str, ...], suggestion: str | None
-) -> None:
-    script: dict[str, list[ScriptedReply]] = {
-        CHAT: [vllm(404, "NotFoundError", f"The model `{wanted}` does not exist.")],
-        MODELS: [model_list(*served_ids)],
-    }
-    with anyio.fail_after(LONGEST_S):
-        async with (
-            KimiServer(replies=script) as server,
-            KimiAgent(wanted, base_url=server.base_url) as agent,
-        ):
-            with pytest.raises(ModelNotFoundError) as caught:
-                await agent.run("Hello")
-
-    assert caught.value.available == served_ids
-    assert caught.value.suggestion == suggestion
-    for name in served_ids:
-        assert name in str(caught.value)
-    assert ("Did you mean" in str(caught.value)) == (suggestion is not None)
-    assert [request.path for request in server.requests] == [CHAT, MODELS]
-
-
-async def test_a_wrong_model_is_told_even_if_the_server_lists_nothing() -> None:
-    script: dict[str, list[ScriptedReply]] = {
-        CHAT: [vllm(404, "NotFoundError", "The model `kimi-k2` does not exist.")],
-        MODELS: [Reply(status=500, body="no")],
-    }
-    async with served(script) as (_, agent):
-        with pytest.raises(ModelNotFoundError, match="does not exist") as caught:
-            await agent.run("Hello")
-
-    assert caught.value.available == ()
 
 
 # --- what is no API at all ------------------------------------------------------------------------
@@ -591,10 +243,9 @@ async def test_every_class_of_transport_error_is_raised_by_some_server_here() ->
 
 async def test_an_error_comes_out_alone_and_with_its_cause() -> None:
     async with served([error_reply(400, "no")]) as (server, agent):
+        run = agent.stream("Hello")
         with pytest.raises(InvalidRequestError) as caught:
-            async with agent.stream("Hello") as run:
-                async for _ in run:
-                    pass
+            await drained(run)
         assert len(chat_requests(server)) == 1
 
     assert isinstance(caught.value.__cause__, openai.APIStatusError)

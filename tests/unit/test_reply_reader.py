@@ -206,9 +206,11 @@ def test_a_call_without_arguments_is_told_at_the_end() -> None:
 
 def test_a_chunk_has_to_be_an_object() -> None:
     value = {"a": 1}
+    url = "http://127.0.0.1:8000/v1"
 
-    assert check_chunk(value, b"") is value
+    assert check_chunk(value, b"", url=url) is value
     with pytest.raises(ProtocolError, match="list where a JSON object") as caught:
-        check_chunk([1], b"[1]\xff" * 400)
+        check_chunk([1], b"[1]\xff" * 400, url=url)
+    assert url in str(caught.value)
     assert caught.value.raw.startswith("[1]\ufffd")
     assert len(caught.value.raw) <= 500
