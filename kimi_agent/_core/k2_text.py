@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from kimi_agent._core.json_text import StringTracker
 from kimi_agent._core.lenient_json import is_json_object, object_end, split_object
 from kimi_agent._core.lexer import Lexer
-from kimi_agent._core.transcript import Output, ParsedText, RawCall, Transcript
+from kimi_agent._core.transcript import Output, ParsedText, RawCall, Transcript, tail_of
 from kimi_agent.dialects.k2_format import CALL_ID_PREFIX, LONGEST_K2_MARKER, K2Marker
 
 if TYPE_CHECKING:
@@ -148,12 +148,12 @@ class K2TextParser:
 
     def _on_text(self, text: str) -> None:
         match self._state:
-            case State.ANSWER | State.REASONING:
-                self._show(text)
             case State.SECTION | State.HEADER:
                 self._on_header_text(text)
             case State.ARGUMENTS:
                 self._add_arguments(text)
+            case _:
+                self._show(text)
 
     def _on_header_text(self, text: str) -> None:
         """Collect what may be an id; anything else between markers is answer text, shown at once."""
@@ -210,7 +210,7 @@ class K2TextParser:
             self._enter(target, marker)
 
     def _on_marker_in_arguments(self, marker: K2Marker) -> None:
-        tail = "".join(self._buffer[-_LONGEST_HEADER:])[-_LONGEST_HEADER:]
+        tail = tail_of(self._buffer, _LONGEST_HEADER)
         next_call = _ID_AFTER_OBJECT.search(tail) if marker is K2Marker.ARGUMENTS_BEGIN else None
         if next_call is None:
             # Dropped, but its neighbours must not become a marker.
@@ -232,7 +232,7 @@ class K2TextParser:
                 self._end_header(marker)
             case State.SECTION:
                 self._end_section_text(marker)
-            case State.ANSWER | State.REASONING:
+            case _:  # plain text leaves nothing to finish
                 pass
 
     def _enter(self, target: State, marker: K2Marker) -> None:
@@ -380,7 +380,7 @@ class K2TextParser:
             case State.SECTION:
                 self._buffer = []
                 self._give_back(text)
-            case State.ANSWER | State.REASONING:
+            case _:  # plain text leaves nothing to finish
                 pass
 
     def _end_in_arguments(self, arguments: str) -> None:

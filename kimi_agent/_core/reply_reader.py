@@ -171,7 +171,7 @@ class ReplyReader:
                 events.append(TextDelta(text=text))
             elif kind == "reasoning":
                 events.append(ReasoningDelta(text=text))
-            elif self._shown:
+            else:
                 events.append(TextReset(text=self.shown, reason="reasoning"))
                 self._shown.clear()
 
