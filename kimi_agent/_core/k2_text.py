@@ -106,6 +106,8 @@ class K2TextParser:
         self._arguments_length = 0
         self._hidden_at: int | None = None
         """Where in the arguments the first marker inside a string stands."""
+        self._closing_piece: int | None = None
+        """The last piece of the arguments that holds a closing brace."""
         self._rewinds = 0
         self._after_marker = False
         self._open_edge = False
@@ -210,8 +212,10 @@ class K2TextParser:
             self._enter(target, marker)
 
     def _on_marker_in_arguments(self, marker: K2Marker) -> None:
-        tail = tail_of(self._buffer, _LONGEST_HEADER)
-        next_call = _ID_AFTER_OBJECT.search(tail) if marker is K2Marker.ARGUMENTS_BEGIN else None
+        next_call = None
+        if marker is K2Marker.ARGUMENTS_BEGIN and self._closing_piece is not None:
+            tail = tail_of(self._buffer[self._closing_piece :], _LONGEST_HEADER)
+            next_call = _ID_AFTER_OBJECT.search(tail)
         if next_call is None:
             # Dropped, but its neighbours must not become a marker.
             self._add_arguments(" ")
@@ -268,8 +272,11 @@ class K2TextParser:
         self._strings = StringTracker()
         self._arguments_length = 0
         self._hidden_at = None
+        self._closing_piece = None
 
     def _add_arguments(self, text: str) -> None:
+        if "}" in text:
+            self._closing_piece = len(self._buffer)
         self._strings.feed(text)
         self._buffer.append(text)
         self._arguments_length += len(text)
@@ -360,6 +367,7 @@ class K2TextParser:
         whole, cut = "".join(self._buffer), self._hidden_at
         self._begin_arguments()
         self._buffer = [whole[:cut]]
+        self._closing_piece = 0
         self._arguments_length = len(self._buffer[0])
         lexer = Lexer(K2Marker)
         self._consume([*lexer.feed(whole[cut:]), *lexer.close()])
