@@ -133,7 +133,7 @@ class K2TextParser:
         self._consume(self._lexer.close())
         while not cut and self._state is State.ARGUMENTS and self._can_rewind():
             self._rewind()
-        self._end_of_text()
+        self._end_of_text(cut=cut)
         if thought_closed and self._transcript.thought_open:
             self._transcript.close_thought()
         parsed = self._transcript.parsed()
@@ -374,7 +374,7 @@ class K2TextParser:
 
     # --- the end -------------------------------------------------------------------------------
 
-    def _end_of_text(self) -> None:
+    def _end_of_text(self, *, cut: bool) -> None:
         text = "".join(self._buffer)
         match self._state:
             case State.ARGUMENTS:
@@ -383,7 +383,7 @@ class K2TextParser:
                 self._buffer = []
                 if _has_inner_space(text):
                     self._give_back(text)
-                elif text.strip():
+                elif text.strip() or cut:
                     self._transcript.add_call(RawCall(header=text.strip(), arguments="", closed=False))
             case State.SECTION:
                 self._buffer = []

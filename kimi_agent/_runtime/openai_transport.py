@@ -176,10 +176,11 @@ async def _limited(response: Any, limit: int, place: Place) -> AsyncGenerator[by
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSING_S):
             await response.close()
-            # The client and its HTTP library stack generators; one more read unwinds them all, where
+            # The client and its HTTP library stack generators; reading to their end unwinds them all, where
             # closing the outermost would leave the others to the garbage collector.
             with suppress(Exception):
-                await anext(pieces, None)
+                while await anext(pieces, None) is not None:
+                    pass
 
 
 async def _next_piece(pieces: AsyncIterator[bytes], place: Place) -> bytes | None:
