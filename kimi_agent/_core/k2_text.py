@@ -381,9 +381,9 @@ class K2TextParser:
                 self._end_in_arguments(text)
             case State.HEADER:
                 self._buffer = []
-                if _has_inner_space(text):
+                if _has_inner_space(text) or not (cut or _ID.match(text)):
                     self._give_back(text)
-                elif text.strip() or cut:
+                else:
                     self._transcript.add_call(RawCall(header=text.strip(), arguments="", closed=False))
             case State.SECTION:
                 self._buffer = []

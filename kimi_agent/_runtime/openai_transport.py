@@ -190,7 +190,7 @@ async def _next_piece(pieces: AsyncIterator[bytes], place: Place) -> bytes | Non
 
 async def _drain(pieces: AsyncGenerator[bytes]) -> None:
     """Read to the end of the body, which is due now, so that the connection can serve again."""
-    with anyio.move_on_after(_DRAIN_S):
+    with anyio.move_on_after(_DRAIN_S), suppress(KimiAgentError):
         async for _ in pieces:
             pass
 
