@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kimi_agent.transport import Transport
 
 
-_LISTING_S = 5.0
+_LISTING_S = 3.0
 
 
 @dataclass(slots=True)

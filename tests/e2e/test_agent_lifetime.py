@@ -79,7 +79,7 @@ def test_one_agent_serves_one_loop_after_the_other() -> None:
         agent = KimiAgent("kimi-k2", base_url=server.base_url)
 
         assert [asyncio.run(ask(agent)), asyncio.run(ask(agent)), trio.run(ask, agent)] == ["Hello!"] * 3
-        assert connections(server) == 0
+        server.wait_for(lambda: connections(server) == 0)
 
 
 PROGRAM = """

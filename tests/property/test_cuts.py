@@ -48,6 +48,7 @@ def test_any_text_reads_the_same_however_it_is_cut(pieces: list[str], start: Sta
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @settings(max_examples=30_000)
 @given(any_texts().flatmap(cuts), st.sampled_from(STARTS))
 def test_any_text_of_a_whole_night_reads_the_same_however_it_is_cut(pieces: list[str], start: Start) -> None:
@@ -132,6 +133,7 @@ def test_a_reply_means_the_same_however_its_stream_is_cut(reply: list[Part], fin
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @settings(max_examples=20_000)
 @given(parts(), st.sampled_from(("stop", "length", "tool_calls")))
 def test_a_reply_of_a_whole_night_means_the_same_however_its_stream_is_cut(
