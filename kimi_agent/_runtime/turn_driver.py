@@ -229,7 +229,7 @@ class _Step:
             error.available = available
             error.suggestion = meant_model(wanted, available)
             hint = f" Did you mean {error.suggestion!r}?" if error.suggestion else ""
-            error.args = (f"{error} The server has: {', '.join(available) or 'none'}.{hint}",)
+            error.args = (f"{error}. The server has: {', '.join(available) or 'none'}.{hint}",)
         return error
 
 
