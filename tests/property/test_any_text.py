@@ -63,7 +63,7 @@ def test_the_corpus_is_read_without_loss_and_without_a_marker(start: Start) -> N
         check_text(text, start)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(any_texts(), st.sampled_from(STARTS))
 def test_any_text_is_read_without_loss_and_without_a_marker(text: str, start: Start) -> None:
     check_text(text, start)
@@ -189,7 +189,7 @@ def replies() -> st.SearchStrategy[Said]:
     return st.one_of(st.lists(one, min_size=1, max_size=1), st.lists(one, max_size=4))
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(replies(), st.sampled_from(FINISH_REASONS))
 def test_any_reply_keeps_every_text_and_accounts_for_every_call(said: Said, finish_reason: str) -> None:
     check_reply(said, finish_reason)

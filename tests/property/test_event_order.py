@@ -197,7 +197,7 @@ def check_run(seen: Seen) -> None:
         assert seen.text == seen.result.text
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(scripts())
 def test_the_events_of_any_run_follow_the_grammar(script: Script) -> None:
     check_run(run_script(script))
