@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from kimi_agent.errors import ConfigurationError
-from kimi_agent.json_types import is_object
+from kimi_agent._core.json_bytes import members, to_json
+from kimi_agent._core.lessons import Learned, learn
+from kimi_agent._core.request_fields import request_fields, with_lessons
+from kimi_agent._core.wire_history import WireHistory, tools_of_messages
+from kimi_agent._core.wire_names import wire_names
+from kimi_agent.results import Repair
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kimi_agent.dialects import Engine
+    from kimi_agent._core.lessons import Lesson
+    from kimi_agent.dialects import Engine, Generation
+    from kimi_agent.errors import KimiAgentError
     from kimi_agent.json_types import JsonObject
     from kimi_agent.messages import Message, ToolSpec
     from kimi_agent.options import ModelOptions
-
-_MESSAGE_KEYS: Final = ("role", "name", "content", "tool_calls", "tool_call_id", "partial", "tools")
-_REASONING_KEYS: Final = ("reasoning_content", "reasoning")
 
 
 class RequestEncoder:
@@ -27,24 +29,32 @@ class RequestEncoder:
     messages of one request are a byte prefix of those of the next.
     """
 
+    path = "/chat/completions"
+
     def __init__(
-        self, *, model: str, tools: Mapping[str, ToolSpec], options: ModelOptions, engine: Engine
+        self,
+        *,
+        model: str,
+        tools: Mapping[str, ToolSpec],
+        options: ModelOptions,
+        engine: Engine,
+        generation: Generation,
+        learned: Learned | None = None,
+        mended: Sequence[Message] = (),
+        replaced: int = 0,
     ) -> None:
         self.model = model
-        self._engine = engine
-        self._encoded: list[bytes] = []
-        fields = request_fields(options, engine)
-        fields.update(options.extra_body)
-        if tools:
-            fields["tools"] = [spec.to_json() for spec in tools.values()]
-        else:
-            fields.pop("tool_choice", None)
-            fields.pop("parallel_tool_calls", None)
-        self._head = b'{"model":' + to_json(model) + b',"messages":['
-        self._tail = _members(fields)
-        forced = fields.get("tool_choice") not in (None, "auto", "none")
-        # A call that is forced at every step would never let the model answer.
-        self._later_tail = _members({**fields, "tool_choice": "auto"}) if forced else self._tail
+        self.engine = engine
+        self.generation = generation
+        self._tools = tools
+        self._names = wire_names(tools)
+        self._learned = Learned() if learned is None else learned
+        self._fields, self.repairs = request_fields(options, engine, generation)
+        self.repairs += self._renamed_tools()
+        self._mended = mended
+        """What is sent for the first `replaced` messages."""
+        self._replaced = replaced
+        self._reset()
 
     def body(self, messages: Sequence[Message], *, stream: bool, first: bool = True) -> bytes:
         """The request for `messages`, which begin with those of the call before.
@@ -54,96 +64,77 @@ class RequestEncoder:
         Raises:
             ConfigurationError: a message cannot be written as JSON.
         """
-        for position in range(len(self._encoded), len(messages)):
-            message = wire_message(messages[position], self._engine)
-            self._encoded.append(to_json(message, place=f"messages[{position}]"))
-        streaming = b',"stream":true,"stream_options":{"include_usage":true}' if stream else b""
-        tail = self._tail if first else self._later_tail
-        return b"".join((self._head, b",".join(self._encoded), b"]", tail, streaming, b"}"))
+        for position in range(self._seen, len(messages)):
+            self._add(self._wire.add(messages[position]))
+        self._seen = max(self._seen, len(messages))
+        self._add(self._wire.flush())
+        tail = self._tail(messages, first=first, stream=stream)
+        return b"".join((self._head, b",".join(self._encoded), b"]", tail, b"}"))
 
+    def learn(self, error: KimiAgentError) -> Lesson | None:
+        """The change that a refusal teaches, made; `None` if there is none to make."""
+        lesson = learn(error, self._learned, sent=self._sent)
+        if lesson is not None:
+            self._reset()
+        return lesson
 
-def request_fields(options: ModelOptions, engine: Engine) -> JsonObject:
-    """The body fields that `options` ask for, under the names `engine` knows."""
-    fields: JsonObject = {
-        "temperature": options.temperature,
-        "top_p": options.top_p,
-        engine.output_limit_field: options.max_output_tokens,
-        "tool_choice": _tool_choice(options.tool_choice),
-        "parallel_tool_calls": options.parallel_tool_calls,
-        "seed": options.seed,
-        "stop": options.stop,
-        "presence_penalty": options.presence_penalty,
-        "frequency_penalty": options.frequency_penalty,
-        "response_format": options.response_format,
-        "reasoning_effort": options.effort,
-        engine.thinking_field: _thinking(options, engine),
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    def _reset(self) -> None:
+        self._head = b'{"model":' + to_json(self.model) + b',"messages":['
+        self._wire = WireHistory(
+            engine=self.engine, generation=self.generation, learned=self._learned, names=self._names
+        )
+        self._encoded: list[bytes] = []
+        self._seen = self._replaced
+        self._sent: set[str] = set()
+        self._tails: dict[tuple[bool, bool], bytes] = {}
+        for message in self._mended:
+            self._add(self._wire.add(message))
 
+    def _add(self, messages: Sequence[Message]) -> None:
+        self._encoded += [
+            to_json(message, place=f"a message of role {message.get('role')!r}") for message in messages
+        ]
 
-def wire_message(message: Message, engine: Engine) -> Message:
-    """`message` as it is sent: known keys only, reasoning under the names the engine reads."""
-    wire: Message = {key: message[key] for key in _MESSAGE_KEYS if message.get(key) is not None}
-    if message.get("role") != "assistant":
-        return wire
-    calls: Any = wire.pop("tool_calls", None)
-    reasoning = next((message[key] for key in _REASONING_KEYS if isinstance(message.get(key), str)), None)
-    if reasoning is not None:
-        wire.update(dict.fromkeys(engine.reasoning_fields, reasoning))
-    if calls:
-        wire["tool_calls"] = [_wire_call(call) for call in calls]
-        if not wire.get("content"):
-            # Moonshot refuses empty text beside calls, and the absent key is understood everywhere.
-            wire.pop("content", None)
-    return wire
+    def _tail(self, messages: Sequence[Message], *, first: bool, stream: bool) -> bytes:
+        """The members that follow the messages; the same for every later step."""
+        tail = self._tails.get((first, stream))
+        if tail is None:
+            fields = self._body_fields(messages, first=first, stream=stream)
+            tail = self._tails[first, stream] = members(fields)
+            self._sent.update(fields)
+        return tail
 
+    def _body_fields(self, messages: Sequence[Message], *, first: bool, stream: bool) -> JsonObject:
+        fields = dict(self._fields)
+        tools = [self._declaration(spec) for spec in self._tools.values()]
+        if self._learned.static_tools:
+            tools += tools_of_messages(messages)
+        if tools:
+            fields["tools"] = tools
+            if not first and fields.get("tool_choice") not in (None, "auto", "none"):
+                # A call that is forced at every step would never let the model answer.
+                fields["tool_choice"] = "auto"
+        else:
+            fields.pop("tool_choice", None)
+            fields.pop("parallel_tool_calls", None)
+        if self._learned.tool_choice is not None:
+            fields.update(self.engine.raw_text_fields)
+        if stream:
+            fields.update(stream=True, stream_options={"include_usage": True})
+        return with_lessons(fields, self._learned)
 
-def to_json(value: object, *, place: str = "request") -> bytes:
-    """`value` as compact JSON.
+    def _declaration(self, spec: ToolSpec) -> JsonObject:
+        declaration = spec.to_json()
+        declaration["function"]["name"] = self._names[spec.name]
+        return declaration
 
-    Raises:
-        ConfigurationError: it holds something JSON cannot.
-    """
-    try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{place} cannot be written as JSON: {error}") from None
-    # A lone surrogate cannot be sent; it stands for text that was lost before.
-    return text.encode("utf-8", "replace")
-
-
-def _wire_call(call: Any) -> JsonObject:
-    function: Any = call.get("function")
-    if not is_object(function):
-        function = {}
-    arguments: Any = function.get("arguments")
-    if not isinstance(arguments, str):
-        arguments = to_json({} if arguments is None else arguments).decode()
-    return {
-        "id": call.get("id"),
-        "type": "function",
-        "function": {"name": function.get("name"), "arguments": arguments},
-    }
-
-
-def _thinking(options: ModelOptions, engine: Engine) -> JsonObject | None:
-    if options.thinking is None and options.keep_reasoning is None:
-        return None
-    thinks = options.thinking is not False
-    if engine.thinking_field == "thinking":
-        kept: JsonObject = {"keep": "all"} if options.keep_reasoning else {}
-        return {"type": "enabled" if thinks else "disabled", **kept}
-    kept = {} if options.keep_reasoning is None else {"preserve_thinking": options.keep_reasoning}
-    return {"thinking": thinks, **kept}
-
-
-def _tool_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
-    if choice is None or not isinstance(choice, str) or choice in ("auto", "none", "required"):
-        return choice
-    return {"type": "function", "function": {"name": choice}}
-
-
-def _members(fields: JsonObject) -> bytes:
-    return b"".join(
-        b"," + to_json(name) + b":" + to_json(value, place=name) for name, value in fields.items()
-    )
+    def _renamed_tools(self) -> list[Repair]:
+        return [
+            Repair(
+                kind="tool_name",
+                where="request",
+                detail=f"servers refuse the name {name!r}; sent as {sent!r}",
+            )
+            for name, sent in self._names.items()
+            if name != sent
+        ]
