@@ -93,9 +93,7 @@ def _unwrapped(value: JsonObject, spec: ToolSpec, leniency: str | None) -> Argum
 
 def _candidates(value: JsonObject, spec: ToolSpec) -> Iterator[tuple[str, JsonObject]]:
     schema = spec.parameters
-    decoded = _inner_decoded(value, schema, schema, 0)
-    if is_object(decoded):
-        yield "a value encoded twice", decoded
+    yield "a value encoded twice", _inner_decoded(value, schema, schema, 0)
     properties: Any = schema.get("properties")
     known: JsonObject = properties if is_object(properties) else {}
     for wrapper in _WRAPPERS:

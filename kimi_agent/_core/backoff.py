@@ -26,7 +26,7 @@ def delay_before(error: KimiAgentError, *, attempt: int, spread: float, longest_
     """
     asked = error.retry_after_s if isinstance(error, TransportError) else None
     if asked is not None:
-        return min(max(asked, 0.0), longest_s)
+        return min(asked if asked > 0 else 0.0, longest_s)
     delay = min(_FIRST_DELAY_S * 2 ** min(attempt - 1, _MOST_DOUBLINGS), _LONGEST_OWN_DELAY_S)
     if isinstance(error, EngineOverloadedError):
         delay *= _OVERLOAD_FACTOR

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from kimi_agent._core.json_text import StringTracker
 from kimi_agent._core.lenient_json import is_json_object, object_end, split_object
 from kimi_agent._core.lexer import Lexer
-from kimi_agent._core.transcript import Output, ParsedText, RawCall, Transcript
+from kimi_agent._core.transcript import Output, ParsedText, RawCall, Transcript, tail_of
 from kimi_agent.dialects.k2_format import CALL_ID_PREFIX, LONGEST_K2_MARKER, K2Marker
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ class K2TextParser:
         self._arguments_length = 0
         self._hidden_at: int | None = None
         """Where in the arguments the first marker inside a string stands."""
+        self._closing_piece: int | None = None
+        """The last piece of the arguments that holds a closing brace."""
         self._rewinds = 0
         self._after_marker = False
         self._open_edge = False
@@ -131,7 +133,7 @@ class K2TextParser:
         self._consume(self._lexer.close())
         while not cut and self._state is State.ARGUMENTS and self._can_rewind():
             self._rewind()
-        self._end_of_text()
+        self._end_of_text(cut=cut)
         if thought_closed and self._transcript.thought_open:
             self._transcript.close_thought()
         parsed = self._transcript.parsed()
@@ -148,12 +150,12 @@ class K2TextParser:
 
     def _on_text(self, text: str) -> None:
         match self._state:
-            case State.ANSWER | State.REASONING:
-                self._show(text)
             case State.SECTION | State.HEADER:
                 self._on_header_text(text)
             case State.ARGUMENTS:
                 self._add_arguments(text)
+            case _:
+                self._show(text)
 
     def _on_header_text(self, text: str) -> None:
         """Collect what may be an id; anything else between markers is answer text, shown at once."""
@@ -210,8 +212,10 @@ class K2TextParser:
             self._enter(target, marker)
 
     def _on_marker_in_arguments(self, marker: K2Marker) -> None:
-        tail = "".join(self._buffer[-_LONGEST_HEADER:])[-_LONGEST_HEADER:]
-        next_call = _ID_AFTER_OBJECT.search(tail) if marker is K2Marker.ARGUMENTS_BEGIN else None
+        next_call = None
+        if marker is K2Marker.ARGUMENTS_BEGIN and self._closing_piece is not None:
+            tail = tail_of(self._buffer[self._closing_piece :], _LONGEST_HEADER)
+            next_call = _ID_AFTER_OBJECT.search(tail)
         if next_call is None:
             # Dropped, but its neighbours must not become a marker.
             self._add_arguments(" ")
@@ -232,7 +236,7 @@ class K2TextParser:
                 self._end_header(marker)
             case State.SECTION:
                 self._end_section_text(marker)
-            case State.ANSWER | State.REASONING:
+            case _:  # plain text leaves nothing to finish
                 pass
 
     def _enter(self, target: State, marker: K2Marker) -> None:
@@ -268,8 +272,11 @@ class K2TextParser:
         self._strings = StringTracker()
         self._arguments_length = 0
         self._hidden_at = None
+        self._closing_piece = None
 
     def _add_arguments(self, text: str) -> None:
+        if "}" in text:
+            self._closing_piece = len(self._buffer)
         self._strings.feed(text)
         self._buffer.append(text)
         self._arguments_length += len(text)
@@ -360,27 +367,28 @@ class K2TextParser:
         whole, cut = "".join(self._buffer), self._hidden_at
         self._begin_arguments()
         self._buffer = [whole[:cut]]
+        self._closing_piece = 0
         self._arguments_length = len(self._buffer[0])
         lexer = Lexer(K2Marker)
         self._consume([*lexer.feed(whole[cut:]), *lexer.close()])
 
     # --- the end -------------------------------------------------------------------------------
 
-    def _end_of_text(self) -> None:
+    def _end_of_text(self, *, cut: bool) -> None:
         text = "".join(self._buffer)
         match self._state:
             case State.ARGUMENTS:
                 self._end_in_arguments(text)
             case State.HEADER:
                 self._buffer = []
-                if _has_inner_space(text):
+                if _has_inner_space(text) or not (cut or _ID.match(text)):
                     self._give_back(text)
-                elif text.strip():
+                else:
                     self._transcript.add_call(RawCall(header=text.strip(), arguments="", closed=False))
             case State.SECTION:
                 self._buffer = []
                 self._give_back(text)
-            case State.ANSWER | State.REASONING:
+            case _:  # plain text leaves nothing to finish
                 pass
 
     def _end_in_arguments(self, arguments: str) -> None:

@@ -62,6 +62,11 @@ class ReplyReader:
         self._ended = False
 
     @property
+    def is_finished(self) -> bool:
+        """Whether a finish reason has come: what is still missing then is not part of the reply."""
+        return self._finish_reason is not None
+
+    @property
     def shown(self) -> str:
         """The answer text shown so far and not withdrawn."""
         return "".join(self._shown)
@@ -105,7 +110,7 @@ class ReplyReader:
         self._show(outputs, events)
         calls = self._calls.calls
         # Only a parser that saw the thought end goes on to content or calls.
-        thought_closed = bool(content.content.strip() or calls)
+        thought_closed = bool(content.content.strip() or content.calls or calls)
         outputs, thought = self._thought.close(thought_closed=thought_closed, cut=cut)
         if self._shown:
             # Out of turn now; `settle` puts it into the content, and the difference is told at the end.
@@ -171,7 +176,7 @@ class ReplyReader:
                 events.append(TextDelta(text=text))
             elif kind == "reasoning":
                 events.append(ReasoningDelta(text=text))
-            elif self._shown:
+            else:
                 events.append(TextReset(text=self.shown, reason="reasoning"))
                 self._shown.clear()
 

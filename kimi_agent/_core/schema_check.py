@@ -103,28 +103,28 @@ class _Check:
         self._work = 0
 
     def run(self, value: Any, schema: Any, path: str, depth: int) -> Iterator[Violation]:
-        if schema is False:
-            yield Violation(path=path, message="no value is allowed here", schema=schema)
-            return
         self._work += 1
         # Schemas that refer to themselves in alternatives would double the work at each level.
-        if not is_object(schema) or depth > _MAX_DEPTH or self._work > _MAX_WORK:
+        if depth > _MAX_DEPTH or self._work > _MAX_WORK:
             return
-        schema = resolve(schema, self._root)
-        if not is_object(schema):
-            return
-        known: JsonObject = schema
-        yield from _type(value, known, path)
-        yield from _choices(value, known, path)
-        yield from self._combined(value, known, path, depth)
+        known = resolve(schema, self._root)
+        if known is False:
+            yield Violation(path=path, message="no value is allowed here", schema=schema)
+        elif is_object(known):
+            yield from _type(value, known, path)
+            yield from _choices(value, known, path)
+            yield from self._combined(value, known, path, depth)
+            yield from self._inside(value, known, path, depth)
+
+    def _inside(self, value: Any, schema: JsonObject, path: str, depth: int) -> Iterator[Violation]:
         if is_object(value):
-            yield from self._object(value, known, path, depth)
+            yield from self._object(value, schema, path, depth)
         elif is_array(value):
-            yield from self._array(value, known, path, depth)
+            yield from self._array(value, schema, path, depth)
         elif isinstance(value, str):
-            yield from _string(value, known, path)
+            yield from _string(value, schema, path)
         elif _is_number(value):
-            yield from _number(value, known, path)
+            yield from _number(value, schema, path)
 
     def _fits(self, value: Any, schema: Any, depth: int) -> bool:
         return next(self.run(value, schema, "$", depth + 1), None) is None

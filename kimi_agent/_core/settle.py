@@ -89,7 +89,7 @@ class _Settlement:
             if found is not None:
                 name, text = found.name, found.arguments
                 self._repair("call_name", where, found.how)
-        shown_name = name or spoken_name(one.header) or "unknown"
+        shown_name = name or self._unresolved_name(one)
         call = SettledCall(
             index=place,
             id=self._id_of(one, shown_name, place),
@@ -103,6 +103,15 @@ class _Settlement:
         if name is None:
             return _unknown(call, tools)
         return self._decoded(call, text, where)
+
+    def _unresolved_name(self, one: Candidate) -> str:
+        """What to call a call of no offered tool; a cut one by the tool it must have been, if one."""
+        spoken = spoken_name(one.header)
+        if one.cut:
+            begun = [name for name in self._asked.tools if name.startswith(spoken)]
+            if len(begun) == 1:
+                return begun[0]
+        return spoken or "unknown"
 
     def _decoded(self, call: SettledCall, text: str, where: str) -> SettledCall:
         try:

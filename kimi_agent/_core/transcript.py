@@ -109,10 +109,9 @@ class Transcript:
         server without reasoning parser sends only its end.
         """
         if self.thought_open:
-            for passage in reversed(self._passages):
-                if passage.kind == "thought":
-                    break
-                passage.kind = "thought"
+            for passage in self._passages:
+                if passage.kind == "after_thought":
+                    passage.kind = "thought"
         elif not self._thought_begun:
             if any(passage.pieces for passage in self._passages):
                 self._outputs.append(("withdraw", ""))
@@ -124,12 +123,7 @@ class Transcript:
 
     def tail(self, length: int) -> str:
         """The last `length` characters of the passage under way."""
-        tail = ""
-        for piece in reversed(self._passages[-1].pieces):
-            if len(tail) >= length:
-                break
-            tail = piece[-length:] + tail
-        return tail[-length:]
+        return tail_of(self._passages[-1].pieces, length)
 
     def cut_tail(self, length: int) -> None:
         """Take the last `length` characters off the passage under way."""
@@ -173,6 +167,16 @@ class Transcript:
     def _make_answer(self, passage: _Passage) -> None:
         passage.kind = "answer"
         self._outputs.extend(("text", piece) for piece in passage.pieces)
+
+
+def tail_of(pieces: Sequence[str], length: int) -> str:
+    """The last `length` characters of `pieces`, joined; no more of them is copied."""
+    tail = ""
+    for piece in reversed(pieces):
+        if len(tail) >= length:
+            break
+        tail = piece[-length:] + tail
+    return tail[-length:]
 
 
 def _text_of(passages: Sequence[_Passage]) -> str:

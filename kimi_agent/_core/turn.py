@@ -323,10 +323,15 @@ class Turn:
     def _add_results(self, outcomes: Sequence[ToolOutcome]) -> list[str]:
         """Put the results into the history; the names of the calls that go round in circles."""
         loops: list[str] = []
+        counts: dict[str, int] = {}
         for call, outcome in zip(self._open, outcomes, strict=True):
-            count = self._guard.note(
-                call.name, call.arguments, outcome.text, refused=outcome.kind == "refused"
-            )
+            # The same call several times in one reply counts once: the model could not know better yet.
+            key = f"{call.name} {call.arguments!r}"
+            if key not in counts:
+                counts[key] = self._guard.note(
+                    call.name, call.arguments, outcome.text, refused=outcome.kind == "refused"
+                )
+            count = counts[key]
             text = outcome.text + self._guard.reminder(count)
             if self._guard.is_loop(count):
                 loops.append(call.name)

@@ -176,10 +176,11 @@ async def _limited(response: Any, limit: int, place: Place) -> AsyncGenerator[by
     finally:
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSING_S):
             await response.close()
-            # The client and its HTTP library stack generators; one more read unwinds them all, where
+            # The client and its HTTP library stack generators; reading to their end unwinds them all, where
             # closing the outermost would leave the others to the garbage collector.
             with suppress(Exception):
-                await anext(pieces, None)
+                while await anext(pieces, None) is not None:
+                    pass
 
 
 async def _next_piece(pieces: AsyncIterator[bytes], place: Place) -> bytes | None:
@@ -189,7 +190,7 @@ async def _next_piece(pieces: AsyncIterator[bytes], place: Place) -> bytes | Non
 
 async def _drain(pieces: AsyncGenerator[bytes]) -> None:
     """Read to the end of the body, which is due now, so that the connection can serve again."""
-    with anyio.move_on_after(_DRAIN_S):
+    with anyio.move_on_after(_DRAIN_S), suppress(KimiAgentError):
         async for _ in pieces:
             pass
 

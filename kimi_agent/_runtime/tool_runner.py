@@ -7,6 +7,7 @@ import inspect
 import json
 import logging
 import math
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,7 +19,7 @@ from kimi_agent._core.turn import ToolOutcome
 from kimi_agent.events import ToolFinished, ToolStarted
 from kimi_agent.json_types import is_object
 from kimi_agent.messages import ToolCall
-from kimi_agent.tools import InvalidArgumentsError, ToolContext, ToolError
+from kimi_agent.tools import Approval, InvalidArgumentsError, ToolContext, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from kimi_agent._core.turn import PlannedCall, RunTools
     from kimi_agent.events import ToolEvent
     from kimi_agent.options import RunLimits
-    from kimi_agent.tools import Approval, Tool
+    from kimi_agent.tools import Tool
 
 _LOG = logging.getLogger("kimi_agent.tools")
 
@@ -92,16 +93,19 @@ class ToolRunner:
                 raise
             # Nobody cancelled the run: the tool awaited something that was cancelled by itself.
             return ToolOutcome(text=f"The tool {call.name!r} was cancelled.", kind="cancelled")
-        except Exception as error:  # noqa: BLE001 - a tool's body may raise anything; this is the place that catches it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a tool's body may raise anything
             _LOG.exception("tool %r failed (step %d, call %s)", call.name, call.step, call.id)
-            told = one_line(str(error))
-            reason = f"{type(error).__name__}: {told}" if told else type(error).__name__
-            return ToolOutcome(text=f"The tool {call.name!r} failed: {reason}", kind="error")
+            return ToolOutcome(text=f"The tool {call.name!r} failed: {_told(error)}", kind="error")
 
     async def _approved(self, call: ToolCall) -> tuple[ToolOutcome | None, ToolCall]:
         if self._approve is None:
             return None, call
-        approval = await self._approve(call)
+        try:
+            answer: Any = self._approve(call)
+            approval = _as_approval(await answer if inspect.isawaitable(answer) else answer)
+        except Exception:  # noqa: BLE001 - a failed approval approves nothing
+            _LOG.exception("approving %r failed (step %d, call %s)", call.name, call.step, call.id)
+            return ToolOutcome(text="The call could not be approved, so it was not run.", kind="denied"), call
         if not approval.allowed:
             reason = f": {approval.reason}" if approval.reason else "."
             return ToolOutcome(text=f"The call was not allowed{reason}", kind="denied"), call
@@ -134,6 +138,28 @@ class ToolRunner:
                 lambda: (prepared(),), abandon_on_cancel=True, limiter=self._threads
             )
         return await value if inspect.isawaitable(value) else value
+
+
+def _told(error: BaseException) -> str:
+    """One line about an exception; some cannot even say what they are."""
+    with suppress(Exception):
+        if told := one_line(str(error)):
+            return f"{type(error).__name__}: {told}"
+    return type(error).__name__
+
+
+def _as_approval(answer: Any) -> Approval:
+    """The approval an `approve` function gave; a plain bool counts as one.
+
+    Raises:
+        TypeError: it gave something else, which approves nothing.
+    """
+    if isinstance(answer, bool):
+        return Approval(allowed=answer)
+    if isinstance(answer, Approval):
+        return answer
+    message = f"approve must return an Approval or a bool, got {type(answer).__name__}"
+    raise TypeError(message)
 
 
 def result_text(value: Any, name: str) -> str:

@@ -15,7 +15,12 @@ from kimi_agent._core.model_choice import meant_model
 from kimi_agent._core.reply_reader import ReplyReader
 from kimi_agent._core.settle import settle
 from kimi_agent._core.turn import CallModel, Finish, RunTools, StepTiming, ToolOutcome
-from kimi_agent.errors import KimiAgentError, ModelNotFoundError
+from kimi_agent.errors import (
+    KimiAgentError,
+    ModelNotFoundError,
+    TransportConnectionError,
+    TransportTimeoutError,
+)
 from kimi_agent.events import (
     Event,
     RetryScheduled,
@@ -164,15 +169,19 @@ class _Step:
 
     async def _receive(self, tried: _Attempt) -> AsyncGenerator[ModelEvent]:
         driver, reader = self._driver, tried.reader
-        async with aclosing(driver.transport.stream(self._request())) as chunks:
-            async for chunk in chunks:
-                if chunk is END_OF_REPLY:
-                    reader.end()
-                    continue
-                for event in reader.feed(chunk):
-                    if tried.first is None:
-                        tried.first = anyio.current_time()
-                    yield event
+        try:
+            async with aclosing(driver.transport.stream(self._request())) as chunks:
+                async for chunk in chunks:
+                    if chunk is END_OF_REPLY:
+                        reader.end()
+                        continue
+                    for event in reader.feed(chunk):
+                        if tried.first is None:
+                            tried.first = anyio.current_time()
+                        yield event
+        except (TransportConnectionError, TransportTimeoutError):
+            if not reader.is_finished:
+                raise
         closing, tried.reply = reader.close()
         for event in closing:
             yield event

@@ -63,6 +63,7 @@ async def test_raw_thoughts_and_calls_lead_to_the_same_answer(
     parsed = await ask(thinking, prompt, streamed=streamed)
     recovered = await ask(thinking, prompt, streamed=streamed, raw=RAW_TEXT)
 
+    assert raw_reply(thinking, prompt, thoughts=True).startswith("<think>")
     check_same(recovered, parsed)
 
 

@@ -231,10 +231,12 @@ def engine_calls(served: Served, prompt: str) -> list[tuple[str, Any]]:
     return [(each["name"], json.loads(each["arguments"] or "{}")) for each in functions]
 
 
-def raw_reply(served: Served, prompt: str, *, max_tokens: int = MAX_OUTPUT_TOKENS) -> str:
-    """The reply to `prompt` as the model wrote it, without its thoughts and not read by this library."""
-    content = _message(raw_base_url(served), prompt, max_tokens=max_tokens, **RAW_CALLS)["content"] or ""
-    return regex.sub(r"(?s)<think>.*?(</think>|\Z)", "", content)
+def raw_reply(
+    served: Served, prompt: str, *, max_tokens: int = MAX_OUTPUT_TOKENS, thoughts: bool = False
+) -> str:
+    """The reply to `prompt` as the model wrote it, not read by this library; with its `thoughts` if asked."""
+    content = _message(raw_base_url(served), prompt, max_tokens=max_tokens, **RAW_TEXT)["content"] or ""
+    return content if thoughts else regex.sub(r"(?s)<think>.*?(</think>|\Z)", "", content)
 
 
 @cache

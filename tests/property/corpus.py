@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from kimi_agent.dialects.k2_format import K2Marker
+from kimi_agent.json_types import is_array, is_object
 from kimi_agent.messages import ToolSpec
 
 if TYPE_CHECKING:
@@ -131,13 +132,11 @@ SHAPES: dict[str, str] = {
 def _texts_inside(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list):
-        items: list[Any] = value
-        for item in items:
+    elif is_array(value):
+        for item in value:
             yield from _texts_inside(item)
-    elif isinstance(value, dict):
-        entries: dict[str, Any] = value
-        for entry in entries.values():
+    elif is_object(value):
+        for entry in value.values():
             yield from _texts_inside(entry)
 
 

@@ -72,7 +72,9 @@ class _Reader:
                 assert_never(event)
 
     def _step_started(self, event: StepStarted) -> None:
-        assert self.phase == "between steps" or (self.phase == "tools" and not self._to_finish), "a step is open"
+        assert self.phase == "between steps" or (self.phase == "tools" and not self._to_finish), (
+            "a step is open"
+        )
         assert event.step == self._step + 1, f"step {self._step + 1} is next"
         self._step, self._attempt = event.step, 1
         self._begin_attempt()

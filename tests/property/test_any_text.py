@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Channel = Literal["content", "reasoning_content"]
 CHANNELS: tuple[Channel, ...] = ("content", "reasoning_content")
+FINISH_REASONS = ("stop", "length")
 
 # --- the text parser ---------------------------------------------------------------------------------
 
@@ -104,16 +105,23 @@ def test_without_a_marker_every_character_but_a_marker_s_beginning_is_shown_at_o
 # --- a whole reply -----------------------------------------------------------------------------------
 
 
-def check_reply(text: str, channel: Channel, finish_reason: str) -> None:
-    """The promises of a reply whose only text is `text`."""
+Said = list[tuple[Channel, str]]
+"""What a reply holds, in the order in which it is streamed."""
+
+
+def check_reply(said: Said, finish_reason: str) -> None:
+    """The promises of a reply that consists of texts."""
     reader = ReplyReader(TOOLS)
-    events = [*reader.feed({"choices": [{"delta": {channel: text}, "finish_reason": finish_reason}]})]
+    events: list[ModelEvent] = []
+    for channel, text in said:
+        events += reader.feed({"choices": [{"delta": {channel: text}}]})
+    events += reader.feed({"choices": [{"delta": {}, "finish_reason": finish_reason}]})
     closing, reply = reader.close()
     settled = settle(reply, Asked(step=1, tools=TOOLS))
 
     check_events([*events, *closing])
-    assert not has_marker(settled.content), text
-    assert not has_marker(settled.reasoning), text
+    assert not has_marker(settled.content)
+    assert not has_marker(settled.reasoning)
     check_nothing_lost(reply, settled)
 
 
@@ -165,26 +173,30 @@ def is_kept(raw: RawCall, settled: SettledReply) -> bool:
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
-@pytest.mark.parametrize("finish_reason", ["stop", "length"])
+@pytest.mark.parametrize("finish_reason", FINISH_REASONS)
 def test_a_reply_of_the_corpus_keeps_every_text_and_accounts_for_every_call(
     channel: Channel, finish_reason: str
 ) -> None:
     for text in TEXTS.values():
-        check_reply(text, channel, finish_reason)
+        check_reply([(channel, text)], finish_reason)
+
+
+def replies() -> st.SearchStrategy[Said]:
+    """Mostly one text; sometimes several that take turns."""
+    one = st.tuples(st.sampled_from(CHANNELS), any_texts())
+    return st.one_of(st.lists(one, min_size=1, max_size=1), st.lists(one, max_size=4))
 
 
 @settings(max_examples=300)
-@given(any_texts(), st.sampled_from(CHANNELS), st.sampled_from(("stop", "length")))
-def test_any_reply_keeps_every_text_and_accounts_for_every_call(
-    text: str, channel: Channel, finish_reason: str
-) -> None:
-    check_reply(text, channel, finish_reason)
+@given(replies(), st.sampled_from(FINISH_REASONS))
+def test_any_reply_keeps_every_text_and_accounts_for_every_call(said: Said, finish_reason: str) -> None:
+    check_reply(said, finish_reason)
 
 
 @pytest.mark.nightly
 @settings(max_examples=20_000)
-@given(any_texts(), st.sampled_from(CHANNELS), st.sampled_from(("stop", "length")))
+@given(replies(), st.sampled_from(FINISH_REASONS))
 def test_any_reply_of_a_whole_night_keeps_every_text_and_accounts_for_every_call(
-    text: str, channel: Channel, finish_reason: str
+    said: Said, finish_reason: str
 ) -> None:
-    check_reply(text, channel, finish_reason)
+    check_reply(said, finish_reason)

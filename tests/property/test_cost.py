@@ -134,8 +134,8 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
         for name, part in INSIDE.items()
     },
     **{
-        f"{name} in arguments that cannot be read": lambda n, part=part: lambda: unreadable(
-            f'{{"a":"{part * (n // 20)}'
+        f"{name} in arguments that cannot be read": lambda n, part=part: (
+            lambda: unreadable(f'{{"a":"{part * (n // 20)}')
         )
         for name, part in INSIDE.items()
     },
@@ -155,11 +155,13 @@ WORK: dict[str, Callable[[int], Callable[[], object]]] = {
     "many calls with markers": lambda n: calls_reply(
         [entry(each, f"id{each}", "f", f"{{}}{CLOSE}{call('f:1', '{}')}") for each in range(n)]
     ),
-    "calls structured and raw": lambda n: lambda: reply_of(
-        [
-            {"tool_calls": [entry(each, f"id{each}", "f", f'{{"a":{each}}}') for each in range(n)]},
-            {"content": "".join(call("f:0", f'{{"a":{each}}}') for each in range(n))},
-        ]
+    "calls structured and raw": lambda n: (
+        lambda: reply_of(
+            [
+                {"tool_calls": [entry(each, f"id{each}", "f", f'{{"a":{each}}}') for each in range(n)]},
+                {"content": "".join(call("f:0", f'{{"a":{each}}}') for each in range(n))},
+            ]
+        )
     ),
     "a long name": lambda n: lambda: spoken_name(f"call_{'1' * n}!"),
     "an event of many lines": lambda n: lambda: sse([b"data: x\n" * n]),

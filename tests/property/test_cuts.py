@@ -38,7 +38,7 @@ def test_each_text_of_the_corpus_reads_the_same_character_by_character(start: St
 def test_each_text_of_the_corpus_reads_the_same_cut_in_two_anywhere(start: Start) -> None:
     for text in TEXTS.values():
         whole = read([text], start=start)
-        step = 1 + len(text) // 50
+        step = 1 + len(text) // 25
 
         for place in range(0, len(text), step):
             assert read([text[:place], text[place:]], start=start) == whole
@@ -160,7 +160,7 @@ def check_reply_cut(reply: list[Part], finish_reason: str) -> None:
     assert cut.events == uncut.events
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(parts(), st.sampled_from(("stop", "length", "tool_calls")))
 def test_a_reply_means_the_same_however_its_stream_is_cut(reply: list[Part], finish_reason: str) -> None:
     check_reply_cut(reply, finish_reason)
@@ -175,7 +175,7 @@ def test_a_reply_of_a_whole_night_means_the_same_however_its_stream_is_cut(
     check_reply_cut(reply, finish_reason)
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(parts(), st.sampled_from(("stop", "length")))
 def test_a_reply_means_the_same_whole_and_streamed(reply: list[Part], finish_reason: str) -> None:
     message: JsonObject = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 import pytest
@@ -19,19 +19,26 @@ from kimi_agent.errors import (
 )
 from kimi_agent.events import (
     Event,
+    ReasoningDelta,
+    RetryScheduled,
     StepFinished,
     StepStarted,
     TextDelta,
     TextReset,
+    ToolCallDelta,
+    ToolCallStarted,
     ToolFinished,
+    ToolStarted,
 )
-from kimi_agent.results import RunResult
+from kimi_agent.messages import ToolCall
+from kimi_agent.results import Usage
 from kimi_agent.testing import ScriptedTransport
 from tests.property.corpus import CLOSE, THOUGHT, any_texts, call, cuts, section
 from tests.property.event_grammar import check_event_order
 
 if TYPE_CHECKING:
     from kimi_agent.json_types import JsonObject
+    from kimi_agent.results import RunResult
     from kimi_agent.transport import Transport
 
 LIMITS = RunLimits(max_steps=6, max_retries=2, max_retry_delay_s=0)
@@ -95,7 +102,9 @@ def replies(draw: st.DrawFn) -> list[JsonObject | str]:
             case "text":
                 chunks += [delta(content=piece) for piece in draw(cuts("It is sunny there. <"))]
             case "reasoning":
-                chunks.append(delta(reasoning_content=draw(st.sampled_from(("", "hm", "hm " + section(call()))))))
+                chunks.append(
+                    delta(reasoning_content=draw(st.sampled_from(("", "hm", "hm " + section(call())))))
+                )
             case "structured":
                 name = draw(st.sampled_from(("get_weather", "f", "functions.f:0", "nobody", "")))
                 arguments = draw(st.sampled_from(ARGUMENT_TEXTS))
@@ -139,9 +148,7 @@ class Seen:
 def played(script: Script) -> Transport:
     """A server that plays `script` and then answers."""
     answer = [delta(content="Done."), finish("stop")]
-    broken = [
-        [trouble(chunk) if isinstance(chunk, str) else chunk for chunk in reply] for reply in script
-    ]
+    broken = [[trouble(chunk) if isinstance(chunk, str) else chunk for chunk in reply] for reply in script]
     return ScriptedTransport([*broken, *[answer] * 20])
 
 
@@ -222,7 +229,9 @@ TRICKY: dict[str, Script] = {
     "nothing, then an answer": [[finish("stop")]],
     "nothing twice": [[finish("stop")], [finish("stop")]],
     "trouble without end": [["connection"]] * 3,
-    "calls without end": [[delta(tool_calls=[entry(0, "f", f'{{"count":{n}}}')]), finish("stop")] for n in range(6)],
+    "calls without end": [
+        [delta(tool_calls=[entry(0, "f", f'{{"count":{n}}}')]), finish("stop")] for n in range(6)
+    ],
 }
 
 
@@ -230,3 +239,82 @@ TRICKY: dict[str, Script] = {
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_the_events_of_a_tricky_run_follow_the_grammar(name: str, backend: str) -> None:
     check_run(run_script(TRICKY[name], backend=backend))
+
+
+# --- the grammar itself ------------------------------------------------------------------------------
+
+BEGIN = StepStarted(step=1)
+TEXT = TextDelta(text="Oslo")
+CALL = ToolCall(index=0, id="a", name="f", arguments={}, step=1)
+ANNOUNCED = ToolCallStarted(index=0, id="a", name="f")
+RETRY = RetryScheduled(attempt=1, delay_s=0.0, error=KimiAgentError("lost"))
+RETRY_AGAIN = replace(RETRY, attempt=2)
+RAN = (
+    ToolStarted(call=CALL),
+    ToolFinished(call=CALL, result="", is_error=False, duration_s=0.0),
+)
+
+
+def finished(content: str | None = None) -> StepFinished:
+    message: JsonObject = {"content": content} if content is not None else {"tool_calls": [{"id": "a"}]}
+    return StepFinished(
+        step=1, message=message, finish_reason="stop", raw_finish_reason="stop", usage=Usage()
+    )
+
+
+def reset(reason: Literal["tool_calls", "retry", "reasoning"], text: str = "Oslo") -> TextReset:
+    return TextReset(text=text, reason=reason)
+
+
+GOOD: list[list[Event]] = [
+    [BEGIN, finished("")],
+    [BEGIN, ReasoningDelta(text=""), TEXT, TEXT, finished("OsloOslo")],
+    [BEGIN, TEXT, reset("reasoning"), TEXT, finished("Oslo")],
+    [BEGIN, TEXT, reset("retry"), RETRY, TEXT, finished("Oslo")],
+    [BEGIN, ANNOUNCED, RETRY, ANNOUNCED, RETRY_AGAIN, TEXT, finished("Oslo")],
+    [BEGIN, ANNOUNCED, finished(), *RAN, StepStarted(step=2), TEXT, replace(finished("Oslo"), step=2)],
+    [BEGIN, TEXT, ANNOUNCED, ToolCallDelta(index=0, arguments="{}"), reset("tool_calls"), finished(), *RAN],
+]
+
+BAD: list[list[Event]] = [
+    [TEXT],
+    [StepStarted(step=2)],
+    [BEGIN, BEGIN],
+    [BEGIN, TextDelta(text="")],
+    [BEGIN, TEXT, finished("Rome")],
+    [BEGIN, TEXT, RETRY],
+    [BEGIN, RETRY_AGAIN],
+    [BEGIN, reset("retry", "")],
+    [BEGIN, TEXT, reset("retry", "Rome")],
+    [BEGIN, TEXT, reset("retry"), TEXT],
+    [BEGIN, TEXT, reset("tool_calls"), finished("")],
+    [BEGIN, TEXT, ANNOUNCED, finished()],
+    [BEGIN, ToolCallDelta(index=0, arguments="{}")],
+    [BEGIN, ANNOUNCED, ANNOUNCED],
+    [BEGIN, finished()],
+    [BEGIN, replace(finished(""), step=2)],
+    [BEGIN, finished(""), TEXT],
+    [BEGIN, RAN[0]],
+    [BEGIN, ANNOUNCED, finished(), RAN[1]],
+    [BEGIN, ANNOUNCED, finished(), RAN[0], RAN[0]],
+    [BEGIN, ANNOUNCED, finished(), *RAN, RAN[1]],
+    [BEGIN, ANNOUNCED, finished(), RAN[0], StepStarted(step=2)],
+]
+
+
+@pytest.mark.parametrize("events", GOOD)
+def test_events_in_order_pass(events: list[Event]) -> None:
+    check_event_order(events, whole=not isinstance(events[-1], ToolFinished))
+
+
+@pytest.mark.parametrize("events", BAD)
+def test_events_out_of_order_are_refused(events: list[Event]) -> None:
+    check_event_order(events[:-1], whole=False)
+    with pytest.raises(AssertionError, match=f"event {len(events) - 1}"):
+        check_event_order(events, whole=False)
+
+
+def test_a_run_that_just_stops_is_not_whole() -> None:
+    check_event_order([BEGIN, TEXT], whole=False)
+    with pytest.raises(AssertionError, match="ended after event 1"):
+        check_event_order([BEGIN, TEXT])

@@ -98,6 +98,13 @@ def test_a_string_stays_one_where_the_schema_takes_it(schema: Any, value: str) -
     assert (decoded.value, decoded.leniency) == ({"a": value}, None)
 
 
+def test_a_string_stays_one_beside_a_value_that_was_encoded_twice() -> None:
+    one = spec("a", "b", a=NUMBERS, b=STRING, c={"anyOf": [False, {"type": "array"}]}, d={})
+    decoded = decode_arguments('{"a": "[1]", "b": "[2]", "c": "[3]", "d": "[4]", "e": "[5]"}', one)
+
+    assert decoded.value == {"a": [1], "b": "[2]", "c": [3], "d": "[4]", "e": "[5]"}
+
+
 @pytest.mark.parametrize(
     ("schema", "value"),
     [

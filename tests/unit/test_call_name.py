@@ -104,20 +104,20 @@ def test_a_header_speaks_a_name_or_is_of_a_kind_that_holds_none(header: str, nam
     assert spoken_name(header) == name
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        ({"name": "f", "a": 1}, ("f", {"a": 1})),
-        ({"name": "f", "arguments": {"a": 1}}, ("f", {"a": 1})),
-        ({"tool": "functions.f:0", "parameters": {"a": 1}}, ("f", {"a": 1})),
-        ({"function_name": "f"}, ("f", {})),
-        ({"name": "f", "arguments": "{}"}, ("f", {"arguments": "{}"})),
-        ({"name": "f", "arguments": {}, "b": 1}, ("f", {"arguments": {}, "b": 1})),
-        ({"name": "nobody", "a": 1}, None),
-        ({"name": 3}, None),
-        ({"a": "f"}, None),
-    ],
-)
+NAMING: list[tuple[dict[str, Any], tuple[str, dict[str, Any]] | None]] = [
+    ({"name": "f", "a": 1}, ("f", {"a": 1})),
+    ({"name": "f", "arguments": {"a": 1}}, ("f", {"a": 1})),
+    ({"tool": "functions.f:0", "parameters": {"a": 1}}, ("f", {"a": 1})),
+    ({"function_name": "f"}, ("f", {})),
+    ({"name": "f", "arguments": "{}"}, ("f", {"arguments": "{}"})),
+    ({"name": "f", "arguments": {}, "b": 1}, ("f", {"arguments": {}, "b": 1})),
+    ({"name": "nobody", "a": 1}, None),
+    ({"name": 3}, None),
+    ({"a": "f"}, None),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), NAMING)
 def test_arguments_may_name_their_tool(
     arguments: dict[str, Any], expected: tuple[str, dict[str, Any]] | None
 ) -> None:

@@ -30,25 +30,27 @@ class Found:
 
 def find(reply: Reply, *, limit_reached: bool = False, asked: Asked | None = None) -> Found:
     repairs: list[tuple[str, str, str]] = []
+
+    def repair(kind: str, where: str, detail: str) -> None:
+        repairs.append((kind, where, detail))
+
     finder = CallFinder(
         reply,
         asked or Asked(step=1, tools=TOOLS),
         limit_reached=limit_reached,
-        repair=lambda *repair: repairs.append(repair),
+        repair=repair,
     )
     calls = finder.find()
     return Found(calls, finder.content, finder.reasoning, repairs)
 
 
 def structured(
-    arguments: str = OSLO, *, id: str = "functions.get_weather:0", name: str = "get_weather"
+    arguments: str = OSLO, *, call_id: str = "functions.get_weather:0", name: str = "get_weather"
 ) -> StructuredCall:
-    return StructuredCall(id=id, name=name, arguments=arguments)
+    return StructuredCall(id=call_id, name=name, arguments=arguments)
 
 
-def raw(
-    arguments: str = OSLO, *, header: str = "functions.get_weather:0", closed: bool = True
-) -> RawCall:
+def raw(arguments: str = OSLO, *, header: str = "functions.get_weather:0", closed: bool = True) -> RawCall:
     return RawCall(header=header, arguments=arguments, closed=closed)
 
 
@@ -132,7 +134,7 @@ def test_unreadable_arguments_are_compared_as_text() -> None:
 
 def test_markers_in_the_arguments_are_taken_out_and_calls_behind_them_recovered() -> None:
     glued = f"{OSLO}{CLOSE}{call('functions.f:1', '{}')} more"
-    found = find(reply(structured(glued), structured('{"city":"Rome"}', id="x"), content="I look."))
+    found = find(reply(structured(glued), structured('{"city":"Rome"}', call_id="x"), content="I look."))
 
     assert [(one.header, one.arguments, one.raw) for one in found.calls] == [
         ("get_weather", OSLO, False),
@@ -169,7 +171,7 @@ def test_markers_inside_a_string_of_the_arguments_are_text() -> None:
     ],
 )
 def test_the_last_call_at_the_output_limit_may_be_cut(name: str, arguments: str, cut: bool) -> None:
-    found = find(reply(structured(), structured(arguments, name=name, id="x")), limit_reached=True)
+    found = find(reply(structured(), structured(arguments, name=name, call_id="x")), limit_reached=True)
 
     assert [one.cut for one in found.calls] == [False, cut]
     assert not any(one.cut for one in find(reply(structured(arguments, name=name))).calls)

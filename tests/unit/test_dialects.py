@@ -42,4 +42,6 @@ def test_a_marker_begins_with_the_only_bracket_it_holds(marker: K2Marker) -> Non
 
 
 def test_no_marker_is_the_beginning_of_another() -> None:
-    assert not [(one, other) for one in K2Marker for other in K2Marker if one != other and other.startswith(one)]
+    assert not [
+        (one, other) for one in K2Marker for other in K2Marker if one != other and other.startswith(one)
+    ]

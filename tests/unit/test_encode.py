@@ -88,6 +88,26 @@ def test_an_engine_has_its_own_name_for_the_output_limit() -> None:
     assert request_fields(ModelOptions(), GENERIC) == {}
 
 
+@pytest.mark.parametrize(
+    ("thinking", "keep", "moonshot", "others"),
+    [
+        (None, None, None, None),
+        (True, None, {"type": "enabled"}, {"thinking": True}),
+        (False, None, {"type": "disabled"}, {"thinking": False}),
+        (True, True, {"type": "enabled", "keep": "all"}, {"thinking": True, "preserve_thinking": True}),
+        (None, True, {"type": "enabled", "keep": "all"}, {"thinking": True, "preserve_thinking": True}),
+        (True, False, {"type": "enabled"}, {"thinking": True, "preserve_thinking": False}),
+    ],
+)
+def test_thinking_is_switched_as_the_engine_wants_it(
+    thinking: bool | None, keep: bool | None, moonshot: Any, others: Any
+) -> None:
+    options = ModelOptions(thinking=thinking, keep_reasoning=keep)
+
+    assert body(options, engine=MOONSHOT).get("thinking") == moonshot
+    assert body(options, engine=VLLM).get("chat_template_kwargs") == others
+
+
 def test_fields_of_the_caller_win() -> None:
     options = ModelOptions(temperature=0.5, extra_body={"temperature": 0.7, "chat_template_kwargs": {"a": 1}})
 

@@ -17,13 +17,13 @@ def calling(*ids: str) -> dict[str, Any]:
     return {
         "role": "assistant",
         "tool_calls": [
-            {"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id in ids
+            {"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}} for one in ids
         ],
     }
 
 
-def result(id: str) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": id, "content": "sunny"}
+def result(call_id: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": "sunny"}
 
 
 def test_a_prompt_becomes_a_user_message_behind_the_history() -> None:
@@ -80,20 +80,20 @@ def test_a_sound_history_passes(history: list[dict[str, Any]]) -> None:
     check_history(history)
 
 
-@pytest.mark.parametrize(
-    ("history", "words"),
-    [
-        ([USER, "Hi"], ["history[1]", "dict", "Hi"]),
-        ([{"content": "Hi"}], ["history[0]", "role", "assistant"]),
-        ([{"role": "robot"}], ["history[0]", "robot"]),
-        ([USER, calling("a"), USER], ["history[2]", "'user'", "a", "history[1]", "tool message"]),
-        ([USER, calling("a", "b"), result("a")], ["the prompt", "b", "history[1]"]),
-        ([calling("a"), {"role": "tool", "content": "x"}], ["history[1]", "tool_call_id"]),
-        ([calling("a"), {"role": "tool", "tool_call_id": ""}], ["history[1]", "tool_call_id"]),
-        ([{"role": "assistant", "tool_calls": [{"function": {}}]}], ["history[0]", "without id"]),
-        ([{"role": "assistant", "tool_calls": ["a"]}], ["history[0]", "without id"]),
-    ],
-)
+BROKEN: list[tuple[list[Any], list[str]]] = [
+    ([USER, "Hi"], ["history[1]", "dict", "Hi"]),
+    ([{"content": "Hi"}], ["history[0]", "role", "assistant"]),
+    ([{"role": "robot"}], ["history[0]", "robot"]),
+    ([USER, calling("a"), USER], ["history[2]", "'user'", "a", "history[1]", "tool message"]),
+    ([USER, calling("a", "b"), result("a")], ["the prompt", "b", "history[1]"]),
+    ([calling("a"), {"role": "tool", "content": "x"}], ["history[1]", "tool_call_id"]),
+    ([calling("a"), {"role": "tool", "tool_call_id": ""}], ["history[1]", "tool_call_id"]),
+    ([{"role": "assistant", "tool_calls": [{"function": {}}]}], ["history[0]", "without id"]),
+    ([{"role": "assistant", "tool_calls": ["a"]}], ["history[0]", "without id"]),
+]
+
+
+@pytest.mark.parametrize(("history", "words"), BROKEN)
 def test_a_broken_history_is_refused_with_its_place_and_the_way_out(
     history: list[Any], words: list[str]
 ) -> None:

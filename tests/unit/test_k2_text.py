@@ -97,6 +97,37 @@ def test_a_call_cut_in_its_header_is_not_closed() -> None:
     assert [one.closed for one in parsed(f"{CALL}functions.f{STOP}").calls] == [False]
 
 
+def test_calls_may_follow_each_other_without_the_markers_between_them() -> None:
+    found = parsed(f'{CALL}functions.f:0{ARGUMENTS}{{"a":1}} functions.f:1{ARGUMENTS}{{"b":2}}{CLOSE}')
+
+    assert [(one.header, one.arguments.strip(), one.closed) for one in found.calls] == [
+        ("functions.f:0", '{"a":1}', True),
+        ("functions.f:1", '{"b":2}', True),
+    ]
+
+
+def test_calls_may_follow_each_other_without_any_marker() -> None:
+    found = parsed(f'{CALL}functions.f:0{ARGUMENTS}{{"a":1}}functions.f:1{{"b":2}} functions.f:2 {{{CLOSE}')
+
+    assert [(one.header, one.arguments) for one in found.calls] == [
+        ("functions.f:0", '{"a":1}'),
+        ("functions.f:1", '{"b":2}'),
+        ("functions.f:2", "{"),
+    ]
+
+
+def test_text_behind_the_arguments_of_a_closed_call_stays_with_them() -> None:
+    found = parsed(f"{CALL}functions.f:0{ARGUMENTS}{{}} more{CLOSE}")
+
+    assert [one.arguments for one in found.calls] == ["{} more"]
+
+
+def test_a_marker_that_means_nothing_in_arguments_leaves_a_space() -> None:
+    found = parsed(f'{CALL}functions.f:0{ARGUMENTS}{{"a":{ARGUMENTS}1}}{CLOSE}')
+
+    assert [one.arguments for one in found.calls] == ['{"a": 1}']
+
+
 def test_text_behind_whole_arguments_of_an_unclosed_call_is_answer() -> None:
     found = parsed(f"{CALL}functions.f:0{ARGUMENTS}{{}} and so on")
 

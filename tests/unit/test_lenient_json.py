@@ -54,6 +54,13 @@ def test_what_models_are_known_to_write_is_forgiven_and_told(text: str, value: A
     assert word in reading.leniency
 
 
+def test_everything_that_was_forgiven_is_told() -> None:
+    leniency = str(read_value('```json\n{"a": 1,}\n```').leniency)
+
+    assert "fence" in leniency
+    assert "comma" in leniency
+
+
 def test_pretty_printed_json_needs_no_forgiving() -> None:
     assert read_value('{\n  "a": 1\n}').leniency is None
 
@@ -74,6 +81,12 @@ def test_pretty_printed_json_needs_no_forgiving() -> None:
         "{'a': {1, 2}}",
         "{'a': open}",
         "{1, 2}",
+        "{'a': 1}, {'b': 2}",
+        '{"a": 1e999}',
+        '{"a": -1e999,}',
+        "{'a': 1e999}",
+        "```",
+        "``````",
         "```json\n{\n```",
         "[" * 100_000,
         "{'a': " + "[" * 100_000,
@@ -90,7 +103,9 @@ def test_the_error_of_unreadable_text_says_where() -> None:
         read_value('{"a": }')
 
 
-@pytest.mark.parametrize(("text", "expected"), [("{}", True), (' {"a": 1}\n', True), ("[]", False), ("{", False)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("{}", True), (' {"a": 1}\n', True), ("[]", False), ("{", False)]
+)
 def test_a_json_object_is_told_from_other_text(text: str, expected: bool) -> None:
     assert is_json_object(text) is expected
 

@@ -50,7 +50,9 @@ def test_a_whole_reply_is_read_like_a_stream() -> None:
         "reasoning_content": "hm",
         "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
     }
-    events, reply = read({**choice(message=message, finish_reason="tool_calls"), "usage": {"total_tokens": 3}})
+    events, reply = read(
+        {**choice(message=message, finish_reason="tool_calls"), "usage": {"total_tokens": 3}}
+    )
 
     assert events == [
         ReasoningDelta(text="hm"),
@@ -209,7 +211,7 @@ def test_a_chunk_has_to_be_an_object() -> None:
     url = "http://127.0.0.1:8000/v1"
 
     assert check_chunk(value, b"", url=url) is value
-    with pytest.raises(ProtocolError, match="list where a JSON object") as caught:
+    with pytest.raises(ProtocolError, match="type list, not an object") as caught:
         check_chunk([1], b"[1]\xff" * 400, url=url)
     assert url in str(caught.value)
     assert caught.value.raw.startswith("[1]\ufffd")

@@ -28,7 +28,12 @@ def test_usage_is_summed_field_by_field() -> None:
         ({"completion_tokens_details": {"reasoning_tokens": 2}}, Usage(requests=1, reasoning_tokens=2)),
         ({"reasoning_tokens": 2}, Usage(requests=1, reasoning_tokens=2)),
         (
-            {"prompt_tokens": None, "completion_tokens": "7", "cached_tokens": True, "prompt_tokens_details": 3},
+            {
+                "prompt_tokens": None,
+                "completion_tokens": "7",
+                "cached_tokens": True,
+                "prompt_tokens_details": 3,
+            },
             Usage(requests=1),
         ),
         ({"prompt_tokens": -5}, Usage(requests=1)),

@@ -19,14 +19,12 @@ OSLO = '{"city":"Oslo"}'
 
 
 def structured(
-    arguments: str = OSLO, *, id: str = "functions.get_weather:0", name: str = "get_weather"
+    arguments: str = OSLO, *, call_id: str = "functions.get_weather:0", name: str = "get_weather"
 ) -> StructuredCall:
-    return StructuredCall(id=id, name=name, arguments=arguments)
+    return StructuredCall(id=call_id, name=name, arguments=arguments)
 
 
-def raw(
-    arguments: str = OSLO, *, header: str = "functions.get_weather:0", closed: bool = True
-) -> RawCall:
+def raw(arguments: str = OSLO, *, header: str = "functions.get_weather:0", closed: bool = True) -> RawCall:
     return RawCall(header=header, arguments=arguments, closed=closed)
 
 
@@ -36,8 +34,8 @@ def reply(
     return Reply(calls=calls, content=ParsedText(content=content, calls=raws), finish_reason=finish)
 
 
-def settled(one: Reply, **asked: Any) -> SettledReply:
-    return settle(one, Asked(**{"step": 1, "tools": TOOLS, **asked}))
+def settled(one: Reply, *, tools: dict[str, ToolSpec] = TOOLS, **asked: Any) -> SettledReply:
+    return settle(one, Asked(step=1, tools=tools, **asked))
 
 
 def only(one: SettledReply) -> SettledCall:
@@ -97,7 +95,7 @@ def test_what_the_reply_holds_decides_not_its_word(word: str | None, with_call: 
 
 
 def test_an_unknown_tool_is_told_which_tools_there_are() -> None:
-    one = settled(reply(structured(name="nobody", id="a"), structured(id="b")))
+    one = settled(reply(structured(name="nobody", call_id="a"), structured(call_id="b")))
     call = one.calls[0]
 
     assert (call.problem, call.name) == ("unknown_tool", "nobody")
@@ -167,25 +165,27 @@ def test_a_call_that_names_no_tool_in_any_way_is_an_unknown_one(arguments: str) 
 
 def test_structured_calls_without_a_usable_name_may_hold_anything() -> None:
     for arguments in ("{", "[1]", "3"):
-        assert only(settled(reply(structured(arguments, name="", id="call_1")))).problem == "unknown_tool"
+        assert (
+            only(settled(reply(structured(arguments, name="", call_id="call_1")))).problem == "unknown_tool"
+        )
 
 
 # --- ids ---------------------------------------------------------------------------------------------
 
 
 def test_a_server_s_id_is_kept_whatever_it_is() -> None:
-    assert only(settled(reply(structured(id="call_1")))).id == "call_1"
+    assert only(settled(reply(structured(call_id="call_1")))).id == "call_1"
 
 
 def test_a_call_without_id_gets_the_one_the_model_knows() -> None:
-    one = settled(reply(structured(id="")), calls_before=4)
+    one = settled(reply(structured(call_id="")), calls_before=4)
 
     assert only(one).id == "functions.get_weather:4"
     assert kinds(one) == ["call_id"]
 
 
 @pytest.mark.parametrize(
-    ("header", "id"),
+    ("header", "call_id"),
     [
         ("functions.get_weather:7", "functions.get_weather:7"),
         ("get_weather:7", "functions.get_weather:2"),
@@ -193,12 +193,16 @@ def test_a_call_without_id_gets_the_one_the_model_knows() -> None:
         ("functions.get_weather:", "functions.get_weather:2"),
     ],
 )
-def test_a_raw_call_keeps_its_id_if_it_is_one(header: str, id: str) -> None:
-    assert only(settled(reply(raws=(raw(header=header),)), calls_before=2)).id == id
+def test_a_raw_call_keeps_its_id_if_it_is_one(header: str, call_id: str) -> None:
+    assert only(settled(reply(raws=(raw(header=header),)), calls_before=2)).id == call_id
 
 
 def test_repeated_ids_are_told_apart() -> None:
-    one = settled(reply(structured(id="functions.f:0", name="f"), structured("{}", id="functions.f:0", name="f")))
+    one = settled(
+        reply(
+            structured(call_id="functions.f:0", name="f"), structured("{}", call_id="functions.f:0", name="f")
+        )
+    )
 
     ids = [call.id for call in one.calls]
     assert ids[0] == "functions.f:0"
@@ -208,7 +212,7 @@ def test_repeated_ids_are_told_apart() -> None:
 
 
 def test_a_new_id_is_never_one_that_another_call_has() -> None:
-    calls = [structured(id=id, name="f") for id in ("functions.f:1", "x", "x", "functions.f:0")]
+    calls = [structured(call_id=one, name="f") for one in ("functions.f:1", "x", "x", "functions.f:0")]
     ids = [call.id for call in settled(reply(*calls)).calls]
 
     assert len(set(ids)) == 4
@@ -229,7 +233,7 @@ def test_a_cut_call_alone_is_told_to_the_model() -> None:
 
 
 def test_a_cut_call_beside_whole_ones_is_dropped() -> None:
-    one = settled(reply(structured(), structured('{"ci', id="functions.get_weather:1"), finish="length"))
+    one = settled(reply(structured(), structured('{"ci', call_id="functions.get_weather:1"), finish="length"))
 
     assert [call.id for call in one.calls] == ["functions.get_weather:0"]
     assert kinds(one) == ["truncated_call"]
@@ -251,7 +255,9 @@ def test_of_several_cut_calls_the_last_one_is_told() -> None:
 
 def test_a_limit_in_tokens_cuts_even_if_the_server_says_otherwise() -> None:
     cut = Reply(
-        calls=(structured("{}"),), finish_reason="tool_calls", usage={"prompt_tokens": 5, "completion_tokens": 8}
+        calls=(structured("{}"),),
+        finish_reason="tool_calls",
+        usage={"prompt_tokens": 5, "completion_tokens": 8},
     )
 
     assert only(settled(cut, max_output_tokens=8)).problem == "truncated"
@@ -261,7 +267,10 @@ def test_a_limit_in_tokens_cuts_even_if_the_server_says_otherwise() -> None:
 
 def test_a_cut_call_of_an_unknown_name_is_cut() -> None:
     assert only(settled(reply(structured("", name="get_w"), finish="length"))).problem == "truncated"
-    assert only(settled(reply(structured("{", name="", id="call_1"), finish="length"))).problem == "truncated"
+    assert (
+        only(settled(reply(structured("{", name="", call_id="call_1"), finish="length"))).problem
+        == "truncated"
+    )
 
 
 # --- calls that were not asked for -------------------------------------------------------------------

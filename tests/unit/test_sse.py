@@ -57,5 +57,19 @@ def test_an_event_larger_than_the_limit_is_refused(stream: bytes) -> None:
         decoded(stream, max_event_bytes=100)
 
 
+def test_data_that_is_empty_is_no_event() -> None:
+    assert decoded(b"data:\n\ndata: a\n\ndata:\ndata:\n\n") == [b"a"]
+
+
+@pytest.mark.parametrize("pieces", [[b"\xef\xbb\xbfdata: a\n\n"], [b"\xef", b"\xbb", b"\xbfdata: a\n\n"]])
+def test_a_byte_order_mark_is_passed_over(pieces: list[bytes]) -> None:
+    assert decoded(*pieces) == [b"a"]
+
+
+def test_empty_lines_of_data_count_too() -> None:
+    with pytest.raises(ProtocolError):
+        decoded(b"data:\n" * 200, max_event_bytes=100)
+
+
 def test_many_small_events_are_not_one_large_one() -> None:
     assert decoded(b"data: x\n\n" * 200, max_event_bytes=100) == [b"x"] * 200

@@ -24,24 +24,30 @@ from kimi_agent.errors import (
 )
 
 
-def told(status: int, message: str = "", type: str | None = None, **fields: Any) -> TransportStatusError:
-    body = {"error": {"message": message, "type": type, **fields}}
+def told(status: int, message: str = "", word: str | None = None, **fields: Any) -> TransportStatusError:
+    body = {"error": {"message": message, "type": word, **fields}}
     return status_error(StatusAnswer(status_code=status, body=body))
 
 
 @pytest.mark.parametrize(
-    ("status", "type", "message", "kind", "retryable"),
+    ("status", "word", "message", "kind", "retryable"),
     [
         (400, None, "Invalid request Error", InvalidRequestError, False),
         (400, "content_filter", "considered high risk", ContentFilteredError, False),
-        (400, None, 'auto tool choice requires --enable-auto-tool-choice', ToolsUnsupportedError, False),
+        (400, None, "auto tool choice requires --enable-auto-tool-choice", ToolsUnsupportedError, False),
         (400, None, "Input token length too long", ContextTooLongError, False),
         (400, None, "total message size 5 exceeds limit 4", RequestTooLargeError, False),
         (401, "invalid_authentication_error", "Invalid Authentication", AuthenticationError, False),
         (402, None, "", QuotaExhaustedError, False),
         (403, None, "no access to this model", AccessDeniedError, False),
         (403, None, "You've reached your usage limit for this billing cycle", QuotaExhaustedError, False),
-        (404, "resource_not_found_error", "Not found the model k9 or Permission denied", ModelNotFoundError, False),
+        (
+            404,
+            "resource_not_found_error",
+            "Not found the model k9 or Permission denied",
+            ModelNotFoundError,
+            False,
+        ),
         (404, None, "The model `k9` does not exist", ModelNotFoundError, False),
         (404, None, "Not Found", TransportStatusError, False),
         (408, None, "", TransportStatusError, True),
@@ -57,7 +63,13 @@ def told(status: int, message: str = "", type: str | None = None, **fields: Any)
         (429, None, "reached organization TPD rate limit", QuotaExhaustedError, False),
         (429, None, "", RateLimitedError, True),
         (500, None, "boom", TransportStatusError, True),
-        (500, None, "input (9 tokens) is longer than the model's context length (8", ContextTooLongError, False),
+        (
+            500,
+            None,
+            "input (9 tokens) is longer than the model's context length (8",
+            ContextTooLongError,
+            False,
+        ),
         (500, None, "the server is busy", EngineOverloadedError, True),
         (503, None, "Loading model", TransportStatusError, True),
         (503, None, "at capacity", EngineOverloadedError, True),
@@ -66,14 +78,14 @@ def told(status: int, message: str = "", type: str | None = None, **fields: Any)
     ],
 )
 def test_each_answer_is_the_error_of_who_has_to_act(
-    status: int, type: str | None, message: str, kind: type[TransportStatusError], retryable: bool
+    status: int, word: str | None, message: str, kind: type[TransportStatusError], retryable: bool
 ) -> None:
-    error = told(status, message, type)
+    error = told(status, message, word)
 
     assert error.__class__ is kind
     assert error.retryable is retryable
     assert error.status_code == status
-    assert error.error_type == type
+    assert error.error_type == word
     assert error.server_message == message
 
 
@@ -110,23 +122,19 @@ def test_a_long_message_is_kept_whole_and_shown_cut() -> None:
     assert len(str(error)) < 2500
 
 
+VLLM_CONTEXT = (
+    "This model's maximum context length is 8192 tokens. However, you requested 100 output tokens and "
+    "your prompt contains at least 8093 input tokens"
+)
+
+
 @pytest.mark.parametrize(
     ("message", "limit", "requested"),
     [
         ("Your request exceeded model token limit: 262144 (requested: 300000)", 262144, 300000),
         ("Your request exceeded model token limit: 262144", 262144, None),
-        (
-            "This model's maximum context length is 8192 tokens. However, you requested 100 output tokens "
-            "and your prompt contains at least 8093 input tokens, for a total of at least 8193 tokens.",
-            8192,
-            8193,
-        ),
-        (
-            "This model's maximum context length is 131072 tokens. However, you requested 8192 output "
-            "tokens and your prompt contains at least 122881 input tokens",
-            131072,
-            122881,
-        ),
+        (f"{VLLM_CONTEXT}, for a total of at least 8193 tokens.", 8192, 8193),
+        (VLLM_CONTEXT, 8192, 8093),
         ("This model's maximum context length is 100 tokens. However, you requested 120 tokens", 100, 120),
         ("You passed 101 input tokens. However, the model's context length is only 100 tokens.", 100, 101),
         ("The input (9 tokens) is longer than the model's context length (8 tokens).", 8, 9),

@@ -34,8 +34,8 @@ def get_weather(city: str, days: int = 1) -> str:
     return f"{city} {days}"
 
 
-def by_hand(**fields: Any) -> Tool:
-    return Tool(**{"name": "f", "function": dict, "parameters": SCHEMA, **fields})
+def by_hand(*, name: str = "f", function: Any = dict, parameters: Any = SCHEMA) -> Tool:
+    return Tool(name=name, function=function, parameters=parameters)
 
 
 def test_a_function_becomes_a_tool_and_can_still_be_called() -> None:

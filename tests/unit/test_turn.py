@@ -183,8 +183,10 @@ def test_a_call_that_must_not_run_is_answered_already() -> None:
     command = machine.on_reply(reply("", call(problem="unknown_tool", explanation="no such tool")))
 
     assert isinstance(command, RunTools)
-    assert command.calls[0].answer == ToolOutcome(text="no such tool", kind="unknown_tool")
-    assert command.calls[0].answer.is_error
+    answer = command.calls[0].answer
+    assert answer == ToolOutcome(text="no such tool", kind="unknown_tool")
+    assert answer is not None
+    assert answer.is_error
 
 
 def test_the_history_of_the_caller_is_not_touched() -> None:
