@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
 
-from kimi_agent._core.encode import RequestEncoder
+from kimi_agent._core.encode import ChatEncoder
+from kimi_agent._core.encode_completions import CompletionsEncoder
+from kimi_agent._core.engine_signs import engine_of_host, engine_of_models, engine_of_reply
 from kimi_agent._core.history import prompt_messages
-from kimi_agent._core.model_choice import only_model
+from kimi_agent._core.lessons import Learned
+from kimi_agent._core.mending import mended
+from kimi_agent._core.model_choice import context_tokens, model_ids, only_model
 from kimi_agent._core.turn import Turn
 from kimi_agent._runtime.connection import connection, model_from_environment
 from kimi_agent._runtime.tool_runner import ToolRunner
 from kimi_agent._runtime.turn_driver import TurnDriver
-from kimi_agent.dialects import ENGINES, Engine
-from kimi_agent.dialects.engine import engine_of_host
-from kimi_agent.errors import ConfigurationError, TransportTimeoutError
+from kimi_agent.dialects import ENGINES, GENERATIONS, Engine, Generation, generation_of
+from kimi_agent.dialects.engine import GENERIC
+from kimi_agent.dialects.generation import UNKNOWN
+from kimi_agent.errors import ConfigurationError, KimiAgentError, TransportTimeoutError
 from kimi_agent.events import StepFinished, StepStarted, TextDelta, TextReset
 from kimi_agent.options import ModelOptions, RunLimits
 from kimi_agent.tools import tools_by_name
@@ -30,7 +35,9 @@ if TYPE_CHECKING:
     import openai
     from anyio.abc import TaskGroup
 
+    from kimi_agent._core.encode import Encoder
     from kimi_agent.events import Event, ToolEvent
+    from kimi_agent.json_types import JsonObject
     from kimi_agent.messages import ContentPart, Message, ToolCall
     from kimi_agent.results import RunResult
     from kimi_agent.tools import Approval, Tool
@@ -65,6 +72,8 @@ class KimiAgent:
         client: openai.AsyncOpenAI | None = None,
         transport: Transport | None = None,
         engine: str | Engine = "auto",
+        generation: str | Generation = "auto",
+        api: Literal["chat", "completions"] = "chat",
         options: ModelOptions | None = None,
         limits: RunLimits | None = None,
         approve: Callable[[ToolCall], Awaitable[Approval]] | None = None,
@@ -80,6 +89,9 @@ class KimiAgent:
         self._client = client
         self._given_transport = transport
         self._engine = _engine_named(engine)
+        self._generation = _generation_named(generation)
+        self._api = _api_named(api)
+        self._learned = Learned()
         self._options = options if options is not None else ModelOptions()
         self._limits = limits if limits is not None else RunLimits()
         self._approve = approve
@@ -165,15 +177,17 @@ class KimiAgent:
         streamed: bool,
     ) -> Run:
         before, begun = prompt_messages(prompt, history=history or (), instructions=self._instructions)
-        turn = Turn(before, begun, tools=self._specs, options=self._options, limits=self._limits)
-        return Run(lambda: self._driver(turn, deps=deps, streamed=streamed))
+        sent, repairs = mended([*before, *begun])
+        turn = Turn(
+            before, begun, tools=self._specs, options=self._options, limits=self._limits, repairs=repairs
+        )
+        return Run(lambda: self._driver(turn, sent, deps=deps, streamed=streamed))
 
-    async def _driver(self, turn: Turn, *, deps: Any, streamed: bool) -> TurnDriver:
-        transport, engine = self._connected()
-        model = self._model or model_from_environment()
-        if model is None:
-            model = await self._only_model(transport)
-        encoder = RequestEncoder(model=model, tools=self._specs, options=self._options, engine=engine)
+    async def _driver(self, turn: Turn, sent: list[Message], *, deps: Any, streamed: bool) -> TurnDriver:
+        transport = self._connected()
+        encoder = await self._encoder(transport, sent, replaced=len(turn.messages))
+        for repair in encoder.repairs:
+            turn.add_repair(repair)
 
         def make_runner(emit: Callable[[ToolEvent], None]) -> ToolRunner:
             return ToolRunner(self._tools, limits=self._limits, approve=self._approve, deps=deps, emit=emit)
@@ -186,20 +200,60 @@ class KimiAgent:
             limits=self._limits,
             stream=streamed,
             make_runner=make_runner,
+            on_first_chunk=self._look_at,
         )
 
-    async def _only_model(self, transport: Transport) -> str:
-        url = str(getattr(transport, "base_url", "the server"))
+    async def _encoder(self, transport: Transport, sent: list[Message], *, replaced: int) -> Encoder:
+        model = self._model or model_from_environment()
+        entries: Sequence[JsonObject] = ()
+        if model is None or self._api == "completions":
+            entries = await self._models(transport, may_fail=model is not None)
+            self._engine = self._engine or engine_of_models(entries)
+        if model is None:
+            model = only_model(model_ids(entries), _url(transport))
+        host = urlsplit(_url(transport)).hostname or ""
+        engine = self._engine or engine_of_host(host) or GENERIC
+        generation = self._generation or generation_of(model)
+        parts: dict[str, Any] = {
+            "model": model,
+            "tools": self._specs,
+            "options": self._options,
+            "engine": engine,
+            "generation": generation,
+            "learned": self._learned,
+            "mended": sent,
+            "replaced": replaced,
+        }
+        if self._api == "chat":
+            return ChatEncoder(**parts)
+        if generation is UNKNOWN:
+            raise ConfigurationError(
+                f"the prompt of {model!r} cannot be rendered: its name tells no generation; pass "
+                f"generation=, one of {', '.join(GENERATIONS)}"
+            )
+        return CompletionsEncoder(**parts, context_tokens=context_tokens(entries, model))
+
+    async def _models(self, transport: Transport, *, may_fail: bool) -> Sequence[JsonObject]:
         limit_s = self._limits.request_timeout_s
         try:
             with anyio.fail_after(limit_s):
-                return only_model(await transport.model_ids(), url)
+                return await transport.models()
+        except KimiAgentError:
+            if may_fail:
+                return ()
+            raise
         except TimeoutError:
             raise TransportTimeoutError(
-                f"{url} did not list its models within {limit_s:g} seconds; pass model= or set KIMI_MODEL"
+                f"{_url(transport)} did not list its models within {limit_s:g} seconds; pass model= or set "
+                "KIMI_MODEL"
             ) from None
 
-    def _connected(self) -> tuple[Transport, Engine]:
+    def _look_at(self, chunk: JsonObject) -> None:
+        """Learn from a reply what engine the server is; the next run speaks its dialect."""
+        if self._engine is None:
+            self._engine = engine_of_reply(chunk)
+
+    def _connected(self) -> Transport:
         transport = self._given_transport or _transports().get(self)
         if transport is None:
             # Late, so that importing this package and describing an agent stay cheap.
@@ -211,7 +265,7 @@ class KimiAgent:
                 target = connection(self._base_url, self._api_key)
                 transport = OpenAITransport.connect(base_url=target.base_url, api_key=target.api_key)
             _transports()[self] = transport
-        return transport, self._engine or engine_of_host(_host(transport))
+        return transport
 
 
 class Run:
@@ -355,6 +409,24 @@ def _engine_named(engine: str | Engine) -> Engine | None:
     return ENGINES[engine]
 
 
-def _host(transport: Transport) -> str:
+def _generation_named(generation: str | Generation) -> Generation | None:
+    if isinstance(generation, Generation):
+        return generation
+    if generation == "auto":
+        return None
+    if generation not in GENERATIONS:
+        raise ConfigurationError(
+            f"generation {generation!r} is not known; use 'auto', a Generation value, or one of "
+            f"{', '.join(GENERATIONS)}"
+        )
+    return GENERATIONS[generation]
 
-    return urlsplit(str(getattr(transport, "base_url", ""))).hostname or ""
+
+def _api_named(api: str) -> str:
+    if api not in ("chat", "completions"):
+        raise ConfigurationError(f"api must be 'chat' or 'completions', got {api!r}")
+    return api
+
+
+def _url(transport: Transport) -> str:
+    return str(getattr(transport, "base_url", "the server"))

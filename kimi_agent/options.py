@@ -84,6 +84,9 @@ class RunLimits:
     max_retry_delay_s: float = 60.0
     """The longest wait before a request is sent again, whatever the server asks for."""
 
+    loading_timeout_s: float = 600.0
+    """Seconds to wait for a server that says it is still loading the model."""
+
     max_total_tokens: int | None = None
     """Input and output tokens of all steps before `TokenLimitError`. `None`: no limit."""
 
@@ -103,6 +106,7 @@ class RunLimits:
             "tool_timeout_s",
             "request_timeout_s",
             "connect_timeout_s",
+            "loading_timeout_s",
             "max_total_tokens",
             "max_repeats",
             "max_reply_bytes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from kimi_agent._core.json_bytes import members, to_json
 from kimi_agent._core.lessons import Learned, learn
@@ -22,14 +22,51 @@ if TYPE_CHECKING:
     from kimi_agent.options import ModelOptions
 
 
-class RequestEncoder:
-    """Builds the bodies of one conversation's requests.
+class Encoder(Protocol):
+    """Builds the requests of one conversation."""
+
+    model: str
+    engine: Engine
+    generation: Generation
+    repairs: list[Repair]
+
+    @property
+    def path(self) -> Literal["/chat/completions", "/completions"]:
+        """Where the requests go."""
+        ...
+
+    @property
+    def text_format(self) -> str | None:
+        """The grammar of raw text in the replies; `None` if that has to be found out."""
+        ...
+
+    @property
+    def starts_in_thought(self) -> bool:
+        """Whether the text of a reply begins inside a thought."""
+        ...
+
+    def body(self, messages: Sequence[Message], *, stream: bool, first: bool = True) -> bytes:
+        """The request for `messages`, which begin with those of the call before."""
+        ...
+
+    def learn(self, error: KimiAgentError) -> Lesson | None:
+        """The change that a refusal teaches, made; `None` if there is none to make."""
+        ...
+
+    def warn_once(self, subject: str) -> bool:
+        """Whether nobody has been warned of `subject` yet, for this agent."""
+        ...
+
+
+class ChatEncoder:
+    """Builds the chat requests of one conversation.
 
     A message is encoded once, when it is first sent; later bodies join the same bytes, so that the
     messages of one request are a byte prefix of those of the next.
     """
 
-    path = "/chat/completions"
+    path: Literal["/chat/completions", "/completions"] = "/chat/completions"
+    starts_in_thought: bool = False
 
     def __init__(
         self,
@@ -70,6 +107,15 @@ class RequestEncoder:
         self._add(self._wire.flush())
         tail = self._tail(messages, first=first, stream=stream)
         return b"".join((self._head, b",".join(self._encoded), b"]", tail, b"}"))
+
+    @property
+    def text_format(self) -> str | None:
+        """See `Encoder.text_format`."""
+        return None if self.generation.name == "unknown" else self.generation.text_format
+
+    def warn_once(self, subject: str) -> bool:
+        """See `Encoder.warn_once`."""
+        return self._learned.warn_once(subject)
 
     def learn(self, error: KimiAgentError) -> Lesson | None:
         """The change that a refusal teaches, made; `None` if there is none to make."""

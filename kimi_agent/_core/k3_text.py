@@ -123,11 +123,15 @@ class K3TextParser:
             self._consume(self._lexer.feed(text))
         return self._transcript.take_outputs()
 
-    def close(self, *, thought_closed: bool = False) -> tuple[Sequence[Output], ParsedText]:
+    def close(
+        self, *, thought_closed: bool = False, cut: bool = False
+    ) -> tuple[Sequence[Output], ParsedText]:
         """What is left to show, and the whole.
 
-        `thought_closed` says that something outside this text ended the thought it began in.
+        `thought_closed` says that something outside this text ended the thought it began in. `cut` changes
+        nothing here: a K3 value has an end marker of its own, so an unfinished one is told by its absence.
         """
+        del cut
         self._consume(self._lexer.close())
         if self._tag_marker is not None:
             self._end_in_tag(self._tag_marker)

@@ -34,6 +34,15 @@ class Learned:
     """Content parts of type text are sent as one string."""
     static_tools: bool = False
     """Tools of system messages move to the request's list."""
+    warned: set[str] = field(default_factory=set[str])
+    """What a person has been told already."""
+
+    def warn_once(self, subject: str) -> bool:
+        """Whether nobody has been warned of `subject` yet."""
+        if subject in self.warned:
+            return False
+        self.warned.add(subject)
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +58,10 @@ _NAMED: Final = tuple(
     re.compile(pattern)
     for pattern in (
         r"invalid ([a-z_]+): only",  # Moonshot: fixed sampling, logprobs
-        r"(?:[Uu]nsupported|[Uu]nknown|[Uu]nrecognized|[Uu]nexpected) (?:request )?"
-         r"(?:parameter|value|field|argument|property)"
-        r"(?: supplied)?:? [`'\"]?([a-zA-Z_]+)",
+        (
+            r"[Uu]n(?:supported|known|recognized|expected) (?:request )?"
+            r"(?:parameter|value|field|argument|property)(?: supplied)?:? [`'\"]?([a-zA-Z_]+)"
+        ),
         r"property ['\"`]([a-zA-Z_.]+)['\"`] is unsupported",  # Groq
         r"[`'\"]([a-zA-Z_]+)[`'\"] (?:is|are) not (?:supported|allowed|permitted)",
         r"\b([a-z]+_[a-z_]+) (?:is|are) not (?:supported|allowed|permitted)",
@@ -135,7 +145,7 @@ _LESSONS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Learned], str | None
             _once(
                 "tool_choice",
                 value="none",
-                detail="the server has no tool parser: sent with tool_choice none, calls are read from raw text",
+                detail="the server has no tool parser: sent with tool_choice none, calls read from raw text",
             ),
         ),
         (
@@ -145,8 +155,12 @@ _LESSONS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Learned], str | None
         ),
         (
             "field_renamed",
-            r"(?:unknown|unsupported|unrecognized|extra).{0,60}max_completion_tokens"
-             r"|max_completion_tokens.{0,60}(?:not supported|not permitted|unknown|unsupported)",
+            r"(?:unknown|unsupported|unrecognized|extra|not supported|not permitted).{0,60}max_completion_tokens",
+            _rename("max_completion_tokens", "max_tokens"),
+        ),
+        (
+            "field_renamed",
+            r"max_completion_tokens.{0,60}(?:not supported|not permitted|unknown|unsupported)",
             _rename("max_completion_tokens", "max_tokens"),
         ),
         (
@@ -159,8 +173,7 @@ _LESSONS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Learned], str | None
         (
             "reasoning_required",
             r"reasoning_content is missing",
-            _switch("reasoning_required", "the server wants reasoning_content with every call; sent empty"
-            ),
+            _switch("reasoning_required", "the server wants reasoning_content with every call; sent empty"),
         ),
         (
             "developer_role",
@@ -169,8 +182,10 @@ _LESSONS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Learned], str | None
         ),
         (
             "image_in_result",
-            r"(?:image|multimodal|content part).{0,80}\btool\b|\btool\b.{0,80}(?:image|multimodal|only.{0,20}text)",
-            _switch("text_only_results", "the server takes no image in a tool result; sent as a user message",
+            r"(?:image|multimodal|content part).{0,80}\btool\b|\btool\b.{0,80}(?:image|multimodal)",
+            _switch(
+                "text_only_results",
+                "the server takes no image in a tool result; sent as a user message",
             ),
         ),
         (
@@ -181,8 +196,7 @@ _LESSONS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Learned], str | None
         (
             "plain_content",
             r"content.{0,60}(?:must be|should be|expected).{0,20}string",
-            _switch("plain_text_content", "the server wants content as one string; text parts are joined"
-            ),
+            _switch("plain_text_content", "the server wants content as one string; text parts are joined"),
         ),
         ("field_dropped", r"stream_options", _drop("stream_options")),
         ("field_dropped", r"parallel_tool_calls", _drop("parallel_tool_calls")),

@@ -19,6 +19,7 @@ from kimi_agent.errors import (
     QuotaExhaustedError,
     RateLimitedError,
     RequestTooLargeError,
+    ServerLoadingError,
     ToolsUnsupportedError,
     TransportStatusError,
 )
@@ -160,7 +161,9 @@ def _busy(answer: StatusAnswer, told: _Told) -> TransportStatusError | None:
     if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS:
         return _new(RateLimitedError, answer, told, "too many requests: send fewer at once, or wait")
     if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-        return _new(TransportStatusError, answer, told, "the server is not ready; it may still be loading")
+        is_loading = told.type == "unavailable_error" or "loading" in told.message.lower()
+        kind = ServerLoadingError if is_loading else TransportStatusError
+        return _new(kind, answer, told, "the server is not ready; it may still be loading the model")
     return None
 
 

@@ -23,10 +23,13 @@ class TextParser(Protocol):
         """What can be shown after `text`."""
         ...
 
-    def close(self, *, thought_closed: bool = False) -> tuple[Sequence[Output], ParsedText]:
+    def close(
+        self, *, thought_closed: bool = False, cut: bool = False
+    ) -> tuple[Sequence[Output], ParsedText]:
         """What is left to show, and the whole.
 
-        `thought_closed` says that something outside this text ended the thought it began in.
+        `thought_closed` says that something outside this text ended the thought it began in, `cut` that
+        the output limit ended the text.
         """
         ...
 
@@ -61,18 +64,17 @@ class EitherTextParser:
             return self._parser.feed(text)
         return self._outputs(self._lexer.feed(text))
 
-    def close(self, *, thought_closed: bool = False) -> tuple[Sequence[Output], ParsedText]:
-        """What is left to show, and the whole.
-
-        `thought_closed` says that something outside this text ended the thought it began in.
-        """
+    def close(
+        self, *, thought_closed: bool = False, cut: bool = False
+    ) -> tuple[Sequence[Output], ParsedText]:
+        """See `TextParser.close`."""
         if self._parser is not None:
-            return self._parser.close(thought_closed=thought_closed)
+            return self._parser.close(thought_closed=thought_closed, cut=cut)
         outputs = self._outputs(self._lexer.close())
         # No marker came, so the formats agree, and all there is has been shown.
         parser = K2TextParser(start=self._start)
         parser.feed("".join(self._plain))
-        return outputs, parser.close(thought_closed=thought_closed)[1]
+        return outputs, parser.close(thought_closed=thought_closed, cut=cut)[1]
 
     def _outputs(self, tokens: Sequence[str]) -> Sequence[Output]:
         outputs: list[Output] = []

@@ -175,6 +175,10 @@ class Turn:
         self._open = tuple(self._planned(call) for call in reply.calls)
         return RunTools(step=self._step, calls=self._open)
 
+    def add_repair(self, repair: Repair) -> None:
+        """Report something that was put right outside the turn."""
+        self._done.repairs.append(repair)
+
     def on_failure(self) -> None:
         """Count a request that brought no reply."""
         self._done.usage += Usage(requests=1)

@@ -20,7 +20,7 @@ class Generation:
     """Whether it reasons before it answers, and whether a caller chooses."""
 
     starts_in_thought: bool = False
-    """Whether its prompt ends inside the thought, so that raw text brings only the end of it."""
+    """Whether its prompt ends inside the thought, so that raw text brings only its end."""
 
     temperature: float | None = None
     """The recommended temperature, sent where the server does not fix it."""
@@ -32,7 +32,7 @@ class Generation:
     """Whether Moonshot's own server refuses other sampling values than its own."""
 
     keep_reasoning: Literal["no", "loop", "optional", "always"] = "no"
-    """Which earlier reasoning the model sees again: none, that of the running tool loop, by choice all, all."""
+    """Which earlier reasoning the model sees again: none, the running tool loop's, by choice all, all."""
 
     efforts: tuple[str, ...] = ()
     """The words for how much to reason, where it can be chosen."""
