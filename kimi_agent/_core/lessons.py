@@ -155,7 +155,7 @@ _LESSONS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Learned], str | None
         ),
         (
             "field_renamed",
-            r"(?:unknown|unsupported|unrecognized|extra|not supported|not permitted).{0,60}max_completion_tokens",
+            r"(?:unknown|unsupported|unrecognized|not supported|not permitted).{0,60}max_completion_tokens",
             _rename("max_completion_tokens", "max_tokens"),
         ),
         (
