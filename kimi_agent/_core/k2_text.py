@@ -11,10 +11,18 @@ The machine (markers that are not in `TRANSITIONS` for a state are dropped there
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Literal
 
 from kimi_agent._core.json_text import StringTracker
+from kimi_agent._core.k2_grammar import (
+    ID,
+    ID_AFTER_OBJECT,
+    NEXT_CALL,
+    PLAIN_STATES,
+    SAME_AS,
+    TRANSITIONS,
+    State,
+)
 from kimi_agent._core.lenient_json import is_json_object, object_end, split_object
 from kimi_agent._core.lexer import Lexer
 from kimi_agent._core.transcript import Output, ParsedText, RawCall, Transcript, tail_of
@@ -22,72 +30,12 @@ from kimi_agent.dialects.k2_format import CALL_ID_PREFIX, LONGEST_K2_MARKER, K2M
 from kimi_agent.dialects.k3_format import K3Marker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 _MAX_REWINDS = 16
 _LONGEST_HEADER = 512
 _LONGEST_HEADER_WITH_SPACES = 64
-_ID = re.compile(r"\s*(?:functions[.:][^\s{}]+|[^\s{}:]+:\d+)\s*\Z")
-
-
-_ID_AFTER_OBJECT = re.compile(r"(?<=\})\s*(?:functions[.:][^\s{}]+|[^\s{}:]+:\d+)\s*\Z")
 _SPACE = re.compile(r"\s*")
-_NEXT_CALL = re.compile(r"\s*(functions[.:][^\s{}]{1,256})\s{0,16}(?=\{)")
-
-
-class State(Enum):
-    """Where in the format the reader is."""
-
-    ANSWER = auto()
-    REASONING = auto()
-    SECTION = auto()
-    HEADER = auto()
-    ARGUMENTS = auto()
-
-
-_S, _M = State, K2Marker
-_PLAIN_STATES = frozenset({State.ANSWER, State.REASONING})
-
-TRANSITIONS: Mapping[tuple[State, K2Marker], State] = {
-    (_S.ANSWER, _M.SECTION_BEGIN): _S.SECTION,
-    # A call without the section around it (quantised builds; vLLM's reasoning parser).
-    (_S.ANSWER, _M.CALL_BEGIN): _S.HEADER,
-    (_S.ANSWER, _M.THINK_BEGIN): _S.REASONING,
-    # K2.5 and later start inside the thought, so a parser-less server sends only its end.
-    (_S.ANSWER, _M.THINK_END): _S.ANSWER,
-    (_S.REASONING, _M.THINK_END): _S.ANSWER,
-    # K2 may call a tool without closing its reasoning.
-    (_S.REASONING, _M.SECTION_BEGIN): _S.SECTION,
-    (_S.REASONING, _M.CALL_BEGIN): _S.HEADER,
-    (_S.SECTION, _M.CALL_BEGIN): _S.HEADER,
-    # The call marker is missing: the text before was the header.
-    (_S.SECTION, _M.ARGUMENTS_BEGIN): _S.ARGUMENTS,
-    # Both call and arguments markers are missing: header and JSON stand side by side.
-    (_S.SECTION, _M.CALL_END): _S.SECTION,
-    (_S.SECTION, _M.SECTION_END): _S.ANSWER,
-    (_S.SECTION, _M.MESSAGE_END): _S.ANSWER,
-    (_S.SECTION, _M.THINK_END): _S.ANSWER,
-    (_S.HEADER, _M.ARGUMENTS_BEGIN): _S.ARGUMENTS,
-    # The arguments marker is missing.
-    (_S.HEADER, _M.CALL_END): _S.SECTION,
-    (_S.HEADER, _M.CALL_BEGIN): _S.HEADER,
-    (_S.HEADER, _M.SECTION_BEGIN): _S.SECTION,
-    (_S.HEADER, _M.SECTION_END): _S.ANSWER,
-    (_S.HEADER, _M.MESSAGE_END): _S.ANSWER,
-    (_S.HEADER, _M.THINK_END): _S.ANSWER,
-    (_S.ARGUMENTS, _M.CALL_END): _S.SECTION,
-    # The end of the call is missing.
-    (_S.ARGUMENTS, _M.CALL_BEGIN): _S.HEADER,
-    (_S.ARGUMENTS, _M.SECTION_BEGIN): _S.SECTION,
-    (_S.ARGUMENTS, _M.SECTION_END): _S.ANSWER,
-    (_S.ARGUMENTS, _M.MESSAGE_END): _S.ANSWER,
-    (_S.ARGUMENTS, _M.THINK_END): _S.ANSWER,
-}
-
-_SAME_AS: Mapping[K2Marker, K2Marker] = {
-    K2Marker.SINGULAR_SECTION_BEGIN: K2Marker.SECTION_BEGIN,
-    K2Marker.SINGULAR_SECTION_END: K2Marker.SECTION_END,
-}
 
 
 class K2TextParser:
@@ -116,7 +64,7 @@ class K2TextParser:
 
     def feed(self, text: str) -> Sequence[Output]:
         """What can be shown after `text`."""
-        if "<" not in text and self._state in _PLAIN_STATES and not self._lexer.held:
+        if "<" not in text and self._state in PLAIN_STATES and not self._lexer.held:
             if text:
                 self._show(text)
         else:
@@ -145,8 +93,8 @@ class K2TextParser:
     def _consume(self, tokens: Sequence[str]) -> None:
         for token in tokens:
             if isinstance(token, K2Marker):
-                self._on_marker(_SAME_AS.get(token, token), token)
-            elif isinstance(token, K3Marker) and self._state in _PLAIN_STATES:
+                self._on_marker(SAME_AS.get(token, token), token)
+            elif isinstance(token, K3Marker) and self._state in PLAIN_STATES:
                 self._note_edge()
             else:
                 self._on_text(token)
@@ -168,7 +116,7 @@ class K2TextParser:
         # Bounded, or white space without end would be copied again and again.
         waiting = waiting[: len(waiting) - len(text)][:_LONGEST_HEADER] + text
         header, brace, rest = text.partition("{")
-        if self._is_prose(header) or (brace and self._state is State.SECTION and not _ID.match(header)):
+        if self._is_prose(header) or (brace and self._state is State.SECTION and not ID.match(header)):
             self._buffer = []
             self._enter_answer()
             self._show(self._lexer.defused(waiting))
@@ -218,7 +166,7 @@ class K2TextParser:
         next_call = None
         if marker is K2Marker.ARGUMENTS_BEGIN and self._closing_piece is not None:
             tail = tail_of(self._buffer[self._closing_piece :], _LONGEST_HEADER)
-            next_call = _ID_AFTER_OBJECT.search(tail)
+            next_call = ID_AFTER_OBJECT.search(tail)
         if next_call is None:
             # Dropped, but its neighbours must not become a marker.
             self._add_arguments(" ")
@@ -309,7 +257,7 @@ class K2TextParser:
         """An arguments marker with no opener: a call if the text just before it is an id."""
         tail = self._transcript.tail(_LONGEST_HEADER)
         start = tail.rfind(CALL_ID_PREFIX)
-        if start == -1 or not _ID.match(tail[start:]):
+        if start == -1 or not ID.match(tail[start:]):
             return
         self._transcript.cut_tail(len(tail) - start)
         self._note_edge()
@@ -335,7 +283,7 @@ class K2TextParser:
         """
         place = 0
         while (end := object_end(arguments, _SPACE.match(arguments, place).end())) is not None:  # pyright: ignore[reportOptionalMemberAccess] - matches anywhere
-            next_call = _NEXT_CALL.match(arguments, end)
+            next_call = NEXT_CALL.match(arguments, end)
             if next_call is None:
                 break
             self._transcript.add_call(
@@ -384,7 +332,7 @@ class K2TextParser:
                 self._end_in_arguments(text)
             case State.HEADER:
                 self._buffer = []
-                if _has_inner_space(text) or not (cut or _ID.match(text)):
+                if _has_inner_space(text) or not (cut or ID.match(text)):
                     self._give_back(text)
                 else:
                     self._transcript.add_call(RawCall(header=text.strip(), arguments="", closed=False))

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 _LOG = logging.getLogger("kimi_agent")
-_LISTING_S = 5.0
+_LISTING_S = 3.0
 _LOADING_DELAY_S = 2.0
 
 

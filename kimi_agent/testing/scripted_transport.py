@@ -86,15 +86,11 @@ class ScriptedTransport:
             )
         if not isinstance(reply, str | KimiAgentError) and callable(reply):
             reply = reply(request)
-        if isinstance(reply, KimiAgentError):
-            yield reply
-            return
-        failed = False
-        for piece in reply_chunks(reply) if isinstance(reply, str) else reply:
-            failed = failed or isinstance(piece, KimiAgentError)
-            yield piece
-        if not failed:
-            yield END_OF_REPLY
+        if isinstance(reply, str):
+            reply = reply_chunks(reply)
+        # Nothing is asked for after an error: `stream` raises it.
+        yield from [reply] if isinstance(reply, KimiAgentError) else reply
+        yield END_OF_REPLY
 
 
 class RecordedTransport:

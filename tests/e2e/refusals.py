@@ -122,8 +122,8 @@ CASES: dict[str, Case] = {
             400,
             "BadRequestError",
             "This model's maximum context length is 4096 tokens. However, you requested 512 output tokens "
-            "and your prompt contains at least 3585 input tokens, for a total of at least 4097 tokens. Please "
-            "reduce the length of the input prompt or the number of requested output tokens. "
+            "and your prompt contains at least 3585 input tokens, for a total of at least 4097 tokens. "
+            "Please reduce the length of the input prompt or the number of requested output tokens. "
             "(parameter=input_tokens, value=3585)",
         ),
         ContextTooLongError,

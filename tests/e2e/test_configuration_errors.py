@@ -168,6 +168,7 @@ def call(identity: str = "a") -> dict[str, Any]:
 
 ASKED = {"role": "user", "content": "Hello"}
 CALLED = {"role": "assistant", "tool_calls": [call("a"), call("b")]}
+NO_ID: dict[str, Any] = {"function": {}}
 RESULT = {"role": "tool", "tool_call_id": "a", "content": "x"}
 
 
@@ -182,7 +183,7 @@ RESULT = {"role": "tool", "tool_call_id": "a", "content": "x"}
         ([{"role": "robot", "content": "x"}], ("history[0]", "robot")),
         (["Hello"], ("history[0]", "Hello")),
         ([ASKED, {"role": "tool", "content": "x"}], ("history[1]", "tool_call_id")),
-        ([{"role": "assistant", "tool_calls": [{"function": {}}]}], ("history[0]", "without id")),
+        ([{"role": "assistant", "tool_calls": [NO_ID]}], ("history[0]", "without id")),
     ],
 )
 @pytest.mark.parametrize("prompt", ["And now?", None])

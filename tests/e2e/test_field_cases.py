@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
@@ -10,7 +12,7 @@ import openai
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from kimi_agent import KimiAgent, ModelError, ModelOptions, RunLimits, Tool, errors
+from kimi_agent import KimiAgent, ModelOptions, RunLimits, Tool, errors
 from kimi_agent.testing import (
     KimiServer,
     Reply,
@@ -28,6 +30,7 @@ from tests.e2e.field_cases import (
     Case,
     Stage,
     Way,
+    ask,
     carry_out,
     differences,
     load,
@@ -124,8 +127,9 @@ def test_a_user_gets_from_a_reply_what_the_case_expects(
     case: Case, way: Way, portal: BlockingPortal, client: openai.AsyncOpenAI, stage: Stage
 ) -> None:
     outcome = portal.call(carry_out, case, way, client, stage)
+    found = differences(case, way, outcome)
 
-    assert differences(case, way, outcome) == []
+    assert not found, "\n".join(["", *found])
 
 
 # --- refusals ------------------------------------------------------------------------------------------
@@ -162,7 +166,7 @@ def test_a_refusal_becomes_the_error_that_says_who_has_to_act(
     agent = KimiAgent("kimi-k2", client=client, limits=RunLimits(max_retries=RETRIES, max_retry_delay_s=0))
 
     with pytest.raises(ERRORS[wanted["class"]]) as caught:
-        portal.call(agent.run, PROMPT)
+        portal.call(ask, agent)
 
     error = caught.value
     assert isinstance(error, errors.TransportStatusError)
@@ -178,10 +182,11 @@ def test_an_overloaded_engine_is_left_alone_for_longer_than_one_that_stumbled(
     portal: BlockingPortal, client: openai.AsyncOpenAI, stage: Stage
 ) -> None:
     async def first_delay_s() -> float:
-        async with KimiAgent("kimi-k2", client=client).stream(PROMPT) as run:
-            async for event in run:
-                if event.type == "retry_scheduled":
-                    return event.delay_s
+        with anyio.fail_after(20):
+            async with KimiAgent("kimi-k2", client=client).stream(PROMPT) as run:
+                async for event in run:
+                    if event.type == "retry_scheduled":
+                        return event.delay_s
         raise AssertionError
 
     overloaded = BY_ID["KF-K01"]
@@ -237,35 +242,22 @@ def test_a_request_is_sent_as_the_server_wants_it(
 ) -> None:
     case = BY_ID[name]
     request = case.input["request"]
-    case_with_tool = Case(**{**_fields(case), "input": {"tools": ["get_weather"] * (name == "KF-M09")}})
+    with_tool = replace(case, input={"tools": ["get_weather"] if name == "KF-M09" else []})
     thinking = False if request.get("thinking", {}).get("type") == "disabled" else None
     agent = KimiAgent(
         request.get("model", "kimi-k2"),
-        tools=tools_of(case_with_tool, []),
+        tools=tools_of(with_tool, []),
         client=client,
         options=ModelOptions(thinking=thinking),
     )
-    history = request.get("messages") or []
+    history: list[dict[str, Any]] = request.get("messages") or []
     stage.play([])
 
-    async def send() -> None:
-        with anyio.fail_after(20):
-            if not streamed:
-                await agent.run(PROMPT, history=history)
-                return
-            async with agent.stream(PROMPT, history=history) as run:
-                async for _ in run:
-                    pass
-
     before = json.dumps(history)
-    portal.call(send)
+    portal.call(partial(ask, agent, streamed=streamed, history=history))
 
     REQUEST_CHECKS[name](stage.requests[0].body, case)
     assert json.dumps(history) == before
-
-
-def _fields(case: Case) -> dict[str, Any]:
-    return {name: getattr(case, name) for name in ("id", "kind", "channel", "title", "input", "expected")}
 
 
 # --- refused before a request is sent ------------------------------------------------------------------
@@ -278,11 +270,8 @@ def test_a_tool_message_without_id_is_refused_before_a_request_is_sent(
     stage.play([])
     agent = KimiAgent("kimi-k2", client=client)
 
-    async def send() -> None:
-        await agent.run(PROMPT, history=case.input["request"]["messages"])
-
     with pytest.raises(ERRORS[case.expected["error"]["class"]], match="tool_call_id"):
-        portal.call(send)
+        portal.call(partial(ask, agent, history=case.input["request"]["messages"]))
 
     assert stage.requests == []
 
@@ -313,28 +302,16 @@ def test_a_malformed_call_is_answered_with_reason_and_schema_and_the_third_ends_
 ) -> None:
     case = BY_ID["KF-L10"]
     attempts, actions = case.input["attempts"], case.expected["actions"]
-    malformed = adaptive_reply(tool_calls=[tool_call("get_weather", arguments)])
+    stage.play([adaptive_reply(tool_calls=[tool_call("get_weather", arguments)])], repeat_last=True)
     executed: list[Any] = []
 
-    async def send() -> None:
-        tool = Tool(name="get_weather", parameters=_WEATHER, function=executed.append)
-        agent = KimiAgent("kimi-k2", client=client, tools=[tool])
-        with anyio.fail_after(20):
-            if not streamed:
-                await agent.run(PROMPT)
-                return
-            async with agent.stream(PROMPT) as run:
-                async for _ in run:
-                    pass
+    tool = Tool(name="get_weather", parameters=_WEATHER, function=executed.append)
+    agent = KimiAgent("kimi-k2", client=client, tools=[tool])
 
-    bodies: list[dict[str, Any]] = []
-    with KimiServer(replies=malformed) as server:
-        malformed_client = client.with_options(base_url=server.base_url)
-        client = malformed_client
-        with pytest.raises(ModelError) as caught:
-            portal.call(send)
-        bodies = [request.body for request in server.requests]
+    with pytest.raises(ERRORS[actions[-1].removeprefix("raise_")]) as caught:
+        portal.call(partial(ask, agent, streamed=streamed))
 
+    bodies: list[dict[str, Any]] = [request.body for request in stage.requests]
     assert executed == []
     assert len(bodies) == len(attempts) == len(actions)
     told = [body["messages"][-1]["content"] for body in bodies[1:]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,11 @@ from kimi_agent.testing import (
 )
 from tests.e2e.stuck import ROUND, STUCK, USER, Tools, disconnected, read_until
 from tests.e2e.support import is_valid_history, nothing_left, served
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from kimi_agent import Run
 
 pytestmark = pytest.mark.anyio
 

@@ -30,11 +30,12 @@ from kimi_agent.testing import (
     reply_chunks,
     tool_call,
 )
-from kimi_agent.transport import Request
 from tests.e2e.support import FAST, LONGEST_S, events_of, weather
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kimi_agent.transport import Request
 
 
 pytestmark = pytest.mark.anyio
@@ -145,6 +146,7 @@ async def test_a_recording_of_a_real_server_holds_no_key(tmp_path: Path) -> None
         async with KimiServer(replies=adaptive_reply("Hello!"), api_key="sk-secret-key-1") as server:
             source = OpenAITransport.connect(base_url=server.base_url, api_key="sk-secret-key-1")
             recording = RecordedTransport(path, source=source)
+            assert await recording.model_ids() == ["kimi-simulated"]
             await agent_on(recording).run("Hi")
             await recording.aclose()
 
@@ -152,6 +154,7 @@ async def test_a_recording_of_a_real_server_holds_no_key(tmp_path: Path) -> None
     playing = RecordedTransport(path)
     assert await playing.model_ids() == ["kimi-k2"]
     assert (await agent_on(playing).run("Hi")).text == "Hello!"
+    await playing.aclose()
 
 
 async def test_only_replies_read_to_the_end_are_recorded(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ async def test_reasoning_is_told_apart_and_empty_reasoning_is_told_once() -> Non
 
 async def test_a_retry_names_its_attempt_its_delay_and_its_error() -> None:
     script = [
-        stream_reply([chunk({"content": "x"}), Delay(0.02), Reset()]),
+        stream_reply([chunk({"content": "x"}), Delay(0.3), Reset()]),
         error_reply(502, "bad gateway"),
         ANSWER,
     ]

@@ -96,7 +96,33 @@ async def test_an_approval_that_fails_runs_nothing_and_is_logged(caplog: pytest.
 
     assert ran == []
     assert result.tool_calls[0].is_error
-    assert "the approval service is down" in results_told(server.requests[1])[0]
+    assert results_told(server.requests[1]) == ["The call could not be approved, so it was not run."]
+    assert any("approval service is down" in str(record.exc_info) for record in caplog.records)
+
+
+@pytest.mark.parametrize("answer", [True, False])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_plain_yes_or_no_and_a_plain_function_are_understood(answer: bool, is_async: bool) -> None:
+    def approve(_: ToolCall) -> Any:
+        return answer
+
+    async def approve_async(_: ToolCall) -> Any:
+        return answer
+
+    async with served(CITIES, tools=[weather], approve=approve_async if is_async else approve) as (_, agent):
+        result = await agent.run("Hello")
+
+    assert [call.is_error for call in result.tool_calls] == [not answer] * 2
+
+
+async def test_an_answer_that_is_no_approval_approves_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    async def approve(_: ToolCall) -> Any:
+        return None
+
+    async with served(CITIES, tools=[weather], approve=approve) as (server, agent):
+        await agent.run("Hello")
+
+    assert all("could not be approved" in told for told in results_told(server.requests[1]))
     assert any(record.exc_info for record in caplog.records)
 
 

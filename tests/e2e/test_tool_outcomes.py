@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from typing_extensions import override
 
 from kimi_agent import RunLimits, Tool, ToolError, ToolFinished, ToolStarted, tool
 from kimi_agent.testing import adaptive_reply, tool_call
@@ -24,11 +28,13 @@ from tests.e2e.support import (
     weather,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 pytestmark = pytest.mark.anyio
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 DONE = adaptive_reply("done")
-PARTIES = 4
 
 
 def built_from(function: Callable[[], Any]) -> Callable[[dict[str, Any]], Any]:
@@ -62,9 +68,9 @@ async def test_each_call_gets_exactly_one_result_and_good_ones_run_beside_bad_on
         tool_call("weather", "[1]", id="array"),
         tool_call("weather", {"city": "Oslo"}, id="good too"),
     ]
-    limits = RunLimits(tool_timeout_s=0.05, max_retry_delay_s=0.01)
+    tools = [weather, replace(tool(slow), timeout_s=0.05), failing, refusing]
     script = [adaptive_reply(tool_calls=wanted), DONE]
-    async with served(script, tools=[weather, slow, failing, refusing], limits=limits) as (server, agent):
+    async with served(script, tools=tools) as (server, agent):
         result = await result_of(agent, streamed=streamed)
         told = results_told(server.requests[1])
 
@@ -147,6 +153,41 @@ async def test_an_error_without_words_is_told_by_its_name() -> None:
         await agent.run("Hello")
 
     assert results_told(server.requests[1]) == ["The tool 'failing' failed: KeyError"]
+
+
+async def test_a_nasty_error_that_cannot_even_be_printed_is_told_by_its_name() -> None:
+    class NastyError(Exception):
+        @override
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    def nasty() -> str:
+        """Fail."""
+        raise NastyError
+
+    async with served([asking_for(("nasty", {})), DONE], tools=[nasty]) as (server, agent):
+        result = await agent.run("Hello")
+
+    assert results_told(server.requests[1]) == ["The tool 'nasty' failed: NastyError"]
+    assert result.text == "done"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_tool_leaving_by_sys_exit_does_not_end_the_program(is_async: bool) -> None:
+    def leaving() -> str:
+        """Leave."""
+        sys.exit(2)
+
+    async def leaving_async() -> str:
+        """Leave."""
+        sys.exit(2)
+
+    made = Tool(name="leaving", function=built_from(leaving_async if is_async else leaving))
+    async with served([asking_for(("leaving", {})), DONE], tools=[made]) as (server, agent):
+        result = await agent.run("Hello")
+
+    assert results_told(server.requests[1]) == ["The tool 'leaving' failed: SystemExit: 2"]
+    assert result.text == "done"
 
 
 async def test_a_group_of_errors_raised_by_a_tool_is_one_result() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,6 +35,7 @@ from kimi_agent.testing import (
     stream_reply,
 )
 from tests.e2e.support import (
+    FAST,
     asking_for,
     chat_requests,
     drained,
@@ -53,7 +55,15 @@ pytestmark = pytest.mark.anyio
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 ANSWER = adaptive_reply("All is well.")
 USER = {"role": "user", "content": "Hello"}
-SOON = RunLimits(max_retry_delay_s=0.001, request_timeout_s=0.15)
+# A reset throws away what the client has not read yet.
+GIVE_TIME = Delay(0.3)
+# Long enough for a busy machine to answer in, short enough to wait for.
+IMPATIENT = RunLimits(max_retry_delay_s=0.001, request_timeout_s=0.3)
+
+
+def limits_for(name: str) -> RunLimits:
+    """Only where a server falls silent is the limit for silence short."""
+    return IMPATIENT if "silence" in name else FAST
 
 
 def begun(*rest: Any, done: bool = False) -> Reply:
@@ -70,7 +80,7 @@ OVERLOADED = wrapped("The engine is currently overloaded", type="engine_overload
 # name -> reply, the error it stands for, and whether text was shown before it.
 BROKEN_STREAMS: dict[str, tuple[Reply, type[KimiAgentError], bool]] = {
     "closed midway": (begun(Close()), TransportConnectionError, True),
-    "reset midway": (begun(Delay(0.02), Reset()), TransportConnectionError, True),
+    "reset midway": (begun(GIVE_TIME, Reset()), TransportConnectionError, True),
     "no finish reason and no [DONE]": (begun(), IncompleteStreamError, True),
     "nothing but the headers": (stream_reply([], done=False), IncompleteStreamError, False),
     "wrapped error object": (begun(OVERLOADED), EngineOverloadedError, True),
@@ -111,7 +121,7 @@ BROKEN_BEFORE: dict[str, tuple[Reply, type[KimiAgentError]]] = {
 @pytest.mark.parametrize("name", BROKEN_STREAMS)
 async def test_a_broken_stream_is_sent_again_and_its_text_withdrawn(name: str) -> None:
     broken, kind, shows = BROKEN_STREAMS[name]
-    async with served([broken, ANSWER], limits=SOON) as (server, agent):
+    async with served([broken, ANSWER], limits=limits_for(name)) as (server, agent):
         events, result = await events_of(agent)
 
     [retry] = [event for event in events if isinstance(event, RetryScheduled)]
@@ -131,7 +141,7 @@ async def test_a_broken_stream_is_sent_again_and_its_text_withdrawn(name: str) -
 @pytest.mark.parametrize("name", BROKEN_BEFORE)
 async def test_a_failure_that_may_pass_is_asked_again(name: str, streamed: bool) -> None:
     broken, kind = BROKEN_BEFORE[name]
-    async with served([broken, broken, ANSWER], limits=SOON) as (server, agent):
+    async with served([broken, broken, ANSWER], limits=limits_for(name)) as (server, agent):
         if streamed:
             events, result = await events_of(agent)
             retries = [event for event in events if isinstance(event, RetryScheduled)]
@@ -148,7 +158,7 @@ WHOLE_BROKEN: dict[str, tuple[Reply, type[KimiAgentError]]] = {
         Reply(headers={"content-length": "500"}, body=['{"choices": ['], framing="close"),
         TransportConnectionError,
     ),
-    "reset midway": (Reply(body=['{"choices": [', Delay(0.02), Reset()]), TransportConnectionError),
+    "reset midway": (Reply(body=['{"choices": [', GIVE_TIME, Reset()]), TransportConnectionError),
     "silence midway": (
         Reply(headers={"content-type": "application/json"}, body=['{"choices": [', Hang()]),
         TransportTimeoutError,
@@ -160,10 +170,10 @@ WHOLE_BROKEN: dict[str, tuple[Reply, type[KimiAgentError]]] = {
 @pytest.mark.parametrize("name", WHOLE_BROKEN)
 async def test_a_whole_reply_that_breaks_is_asked_again(name: str) -> None:
     broken, kind = WHOLE_BROKEN[name]
-    async with served([broken, ANSWER, broken], limits=SOON) as (server, agent):
+    async with served([broken, ANSWER, broken], limits=limits_for(name)) as (server, agent):
         assert (await agent.run("Hello")).text == "All is well."
         never = KimiAgent(
-            "kimi-k2", base_url=server.base_url, limits=RunLimits(max_retries=0, request_timeout_s=0.15)
+            "kimi-k2", base_url=server.base_url, limits=replace(limits_for(name), max_retries=0)
         )
         async with never:
             with pytest.raises(KimiAgentError) as caught:

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-NO_RETRY = RunLimits(max_retries=0, request_timeout_s=0.3)
-SECRET = "sk-aVerySecretKey0123456789"
+NO_RETRY = RunLimits(max_retries=0)
 
 
 @STREAMED

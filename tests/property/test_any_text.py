@@ -69,6 +69,7 @@ def test_any_text_is_read_without_loss_and_without_a_marker(text: str, start: St
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @settings(max_examples=30_000)
 @given(any_texts(), st.sampled_from(STARTS))
 def test_any_text_of_a_whole_night_is_read_without_loss_and_without_a_marker(text: str, start: Start) -> None:
@@ -194,6 +195,7 @@ def test_any_reply_keeps_every_text_and_accounts_for_every_call(said: Said, fini
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @settings(max_examples=20_000)
 @given(replies(), st.sampled_from(FINISH_REASONS))
 def test_any_reply_of_a_whole_night_keeps_every_text_and_accounts_for_every_call(

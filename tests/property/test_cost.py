@@ -200,6 +200,7 @@ def test_four_times_the_input_calls_at_most_four_times_the_functions(name: str) 
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", WORK)
 def test_four_times_the_input_takes_about_four_times_as_long(name: str) -> None:
     size = 2000

@@ -9,12 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kimi_agent._core.reply_reader import ReplyReader
-from kimi_agent._core.settle import settle
-from kimi_agent._core.settled import Asked, SettledReply
-from kimi_agent.events import ModelEvent, ReasoningDelta, TextDelta, ToolCallDelta
 from tests.property.corpus import TEXTS, TOOLS, any_texts, cuts
 from tests.property.parsing import STARTS, Start, read
+from tests.property.understanding import Understood, understood
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +48,7 @@ def test_any_text_reads_the_same_however_it_is_cut(pieces: list[str], start: Sta
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @settings(max_examples=30_000)
 @given(any_texts().flatmap(cuts), st.sampled_from(STARTS))
 def test_any_text_of_a_whole_night_reads_the_same_however_it_is_cut(pieces: list[str], start: Start) -> None:
@@ -93,43 +91,11 @@ class Part:
                 yield {"tool_calls": [entry]}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Understood:
-    """What a user gets from one reply."""
-
-    events: list[ModelEvent]
-    reply: SettledReply
-
-
 def delivered(deltas: Iterable[JsonObject], finish_reason: str) -> Understood:
     """What comes of a stream of `deltas`."""
-    reader = ReplyReader(TOOLS)
-    events: list[ModelEvent] = []
-    for delta in deltas:
-        events += reader.feed({"choices": [{"index": 0, "delta": delta}]})
-    events += reader.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": finish_reason}]})
-    closing, reply = reader.close()
-    return Understood(
-        events=merged_events([*events, *closing]), reply=settle(reply, Asked(step=1, tools=TOOLS))
-    )
-
-
-def merged_events(events: Iterable[ModelEvent]) -> list[ModelEvent]:
-    """`events` with neighbouring pieces of one text joined."""
-    joined: list[ModelEvent] = []
-    for event in events:
-        match joined[-1:], event:
-            case [TextDelta(text=before)], TextDelta(text=text):
-                joined[-1] = TextDelta(text=before + text)
-            case [ReasoningDelta(text=before)], ReasoningDelta(text=text):
-                joined[-1] = ReasoningDelta(text=before + text)
-            case [ToolCallDelta(index=one, arguments=before)], ToolCallDelta(index=other, arguments=text) if (
-                one == other
-            ):
-                joined[-1] = ToolCallDelta(index=one, arguments=before + text)
-            case _:
-                joined.append(event)
-    return joined
+    chunks = ({"choices": [{"index": 0, "delta": delta}]} for delta in deltas)
+    end: JsonObject = {"choices": [{"index": 0, "delta": {}, "finish_reason": finish_reason}]}
+    return understood([*chunks, end], TOOLS)
 
 
 @st.composite
@@ -167,6 +133,7 @@ def test_a_reply_means_the_same_however_its_stream_is_cut(reply: list[Part], fin
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @settings(max_examples=20_000)
 @given(parts(), st.sampled_from(("stop", "length", "tool_calls")))
 def test_a_reply_of_a_whole_night_means_the_same_however_its_stream_is_cut(
@@ -193,9 +160,7 @@ def test_a_reply_means_the_same_whole_and_streamed(reply: list[Part], finish_rea
     }
     if any(part.kind == "reasoning" for part in reply):
         message["reasoning_content"] = "".join(part.text for part in reply if part.kind == "reasoning")
-    reader = ReplyReader(TOOLS)
-    reader.feed({"choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]})
-    _, whole = reader.close()
+    whole: JsonObject = {"choices": [{"index": 0, "message": message, "finish_reason": finish_reason}]}
     streamed = delivered((delta for part in reply for delta in part.chunks(part.pieces)), finish_reason)
 
-    assert settle(whole, Asked(step=1, tools=TOOLS)) == streamed.reply
+    assert understood([whole], TOOLS).reply == streamed.reply

@@ -201,6 +201,7 @@ def test_the_events_of_any_run_follow_the_grammar(script: Script) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @settings(max_examples=20_000)
 @given(scripts(), st.sampled_from(("asyncio", "trio")))
 def test_the_events_of_any_run_of_a_whole_night_follow_the_grammar(script: Script, backend: str) -> None:
