@@ -12,6 +12,9 @@ Output: TypeAlias = tuple[Literal["text", "reasoning", "withdraw"], str]
 """Something to show at once. `withdraw` takes back all text shown so far."""
 
 
+Kind: TypeAlias = Literal["answer", "thought", "after_thought"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawCall:
     """A call found in text."""
@@ -46,7 +49,7 @@ NO_TEXT = ParsedText()
 class _Passage:
     """A stretch of text and calls that shares one fate."""
 
-    kind: Literal["answer", "thought", "after_thought"]
+    kind: Kind
     """`after_thought`: follows a call section inside a thought that may still be closed."""
     pieces: list[str] = field(default_factory=list[str])
     calls: list[RawCall] = field(default_factory=list[RawCall])
@@ -63,6 +66,8 @@ class Transcript:
         self.thought_open = in_thought
         self._thought_begun = in_thought
         self._passages = [_Passage("thought" if in_thought else "answer")]
+        self._pending: list[_Passage] = []
+        """The passages of kind `after_thought`."""
         self._outputs: list[Output] = []
         self._separate = False
 
@@ -86,21 +91,21 @@ class Transcript:
     def add_call(self, call: RawCall) -> None:
         """Add a call where the transcript stands."""
         if self.thought_open and self._passages[-1].kind == "thought":
-            self._passages.append(_Passage("after_thought"))
+            self._begin("after_thought")
         self._passages[-1].calls.append(call)
 
     def enter_answer(self) -> None:
         """What follows is answer, or will be if nothing closes the open thought."""
         kind = "after_thought" if self.thought_open else "answer"
         if self._passages[-1].kind != kind:
-            self._passages.append(_Passage(kind))
+            self._begin(kind)
 
     def begin_thought(self) -> None:
         """What follows is reasoning; a thought that was still open has ended before."""
         if self.thought_open:
             self._settle_after_thought()
         self.thought_open = self._thought_begun = True
-        self._passages.append(_Passage("thought"))
+        self._begin("thought")
 
     def close_thought(self) -> None:
         """A thought's end: all since its beginning was thought.
@@ -109,9 +114,9 @@ class Transcript:
         server without reasoning parser sends only its end.
         """
         if self.thought_open:
-            for passage in self._passages:
-                if passage.kind == "after_thought":
-                    passage.kind = "thought"
+            for passage in self._pending:
+                passage.kind = "thought"
+            self._pending.clear()
         elif not self._thought_begun:
             if any(passage.pieces for passage in self._passages):
                 self._outputs.append(("withdraw", ""))
@@ -120,6 +125,12 @@ class Transcript:
                 self._outputs.extend(("reasoning", piece) for piece in passage.pieces)
         self.thought_open = False
         self._thought_begun = True
+
+    def _begin(self, kind: Kind) -> None:
+        passage = _Passage(kind)
+        self._passages.append(passage)
+        if kind == "after_thought":
+            self._pending.append(passage)
 
     def tail(self, length: int) -> str:
         """The last `length` characters of the passage under way."""
@@ -160,9 +171,9 @@ class Transcript:
             self.thought_open = False
 
     def _settle_after_thought(self) -> None:
-        for passage in self._passages:
-            if passage.kind == "after_thought":
-                self._make_answer(passage)
+        for passage in self._pending:
+            self._make_answer(passage)
+        self._pending.clear()
 
     def _make_answer(self, passage: _Passage) -> None:
         passage.kind = "answer"

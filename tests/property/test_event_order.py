@@ -187,7 +187,10 @@ def check_run(seen: Seen) -> None:
     assert [event.message for event in finished] == [
         message for message in seen.result.new_messages if message["role"] == "assistant"
     ]
-    assert [event.step for event in finished] == [step.step for step in seen.result.steps]
+    # A run that failed may have read a last reply that nobody can use.
+    steps = [step.step for step in seen.result.steps]
+    assert steps[: len(finished)] == [event.step for event in finished]
+    assert len(steps) == len(finished) or seen.error is not None
     answered = [event.call.id for event in seen.events if isinstance(event, ToolFinished)]
     assert sorted(answered) == sorted(record.id for record in seen.result.tool_calls)
     if seen.error is None:
@@ -229,6 +232,7 @@ TRICKY: dict[str, Script] = {
     ],
     "nothing, then an answer": [[finish("stop")]],
     "nothing twice": [[finish("stop")], [finish("stop")]],
+    "nothing at the output limit": [[finish("length")]],
     "trouble without end": [["connection"]] * 3,
     "calls without end": [
         [delta(tool_calls=[entry(0, "f", f'{{"count":{n}}}')]), finish("stop")] for n in range(6)

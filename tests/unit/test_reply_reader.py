@@ -145,6 +145,15 @@ def test_a_reply_is_complete_with_a_finish_reason_or_a_word_of_the_transport() -
     assert reader.close()[1].finish_reason is None
 
 
+def test_a_reply_is_finished_once_its_finish_reason_has_come() -> None:
+    reader = ReplyReader()
+    reader.feed(delta(content="Oslo"))
+    assert not reader.is_finished
+    reader.feed(STOP)
+
+    assert reader.is_finished
+
+
 def test_a_stream_that_just_stops_is_incomplete() -> None:
     reader = ReplyReader()
     reader.feed(delta(content="It is "))
