@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
@@ -17,13 +18,15 @@ from kimi_agent._core.lessons import Learned
 from kimi_agent._core.mending import mended
 from kimi_agent._core.model_choice import context_tokens, model_ids, only_model
 from kimi_agent._core.turn import Turn
+from kimi_agent._core.wire_names import wire_names
 from kimi_agent._runtime.connection import connection, model_from_environment
+from kimi_agent._runtime.model_list import listed_models
 from kimi_agent._runtime.tool_runner import ToolRunner
 from kimi_agent._runtime.turn_driver import TurnDriver
 from kimi_agent.dialects import ENGINES, GENERATIONS, Engine, Generation, generation_of
 from kimi_agent.dialects.engine import GENERIC
 from kimi_agent.dialects.generation import UNKNOWN
-from kimi_agent.errors import ConfigurationError, KimiAgentError, TransportTimeoutError
+from kimi_agent.errors import ConfigurationError, KimiAgentError
 from kimi_agent.events import StepFinished, StepStarted, TextDelta, TextReset
 from kimi_agent.options import ModelOptions, RunLimits
 from kimi_agent.tools import tools_by_name
@@ -82,7 +85,8 @@ class KimiAgent:
             raise ConfigurationError("give either client= or base_url= and api_key=, not both")
         self._model = model
         self._tools = tools_by_name(tools)
-        self._specs = {name: tool.spec for name, tool in self._tools.items()}
+        sent = wire_names(self._tools)
+        self._specs = {name: replace(tool.spec, sent_name=sent[name]) for name, tool in self._tools.items()}
         self._instructions = instructions
         self._base_url = base_url
         self._api_key = api_key
@@ -92,6 +96,7 @@ class KimiAgent:
         self._generation = _generation_named(generation)
         self._api = _api_named(api)
         self._learned = Learned()
+        self._listed: Sequence[JsonObject] | None = None
         self._options = options if options is not None else ModelOptions()
         self._limits = limits if limits is not None else RunLimits()
         self._approve = approve
@@ -205,14 +210,15 @@ class KimiAgent:
 
     async def _encoder(self, transport: Transport, sent: list[Message], *, replaced: int) -> Encoder:
         model = self._model or model_from_environment()
+        host = urlsplit(_url(transport)).hostname or ""
+        self._engine = self._engine or engine_of_host(host)
         entries: Sequence[JsonObject] = ()
         if model is None or self._api == "completions":
             entries = await self._models(transport, may_fail=model is not None)
             self._engine = self._engine or engine_of_models(entries)
         if model is None:
             model = only_model(model_ids(entries), _url(transport))
-        host = urlsplit(_url(transport)).hostname or ""
-        engine = self._engine or engine_of_host(host) or GENERIC
+        engine = self._engine or GENERIC
         generation = self._generation or generation_of(model)
         parts: dict[str, Any] = {
             "model": model,
@@ -234,19 +240,14 @@ class KimiAgent:
         return CompletionsEncoder(**parts, context_tokens=context_tokens(entries, model))
 
     async def _models(self, transport: Transport, *, may_fail: bool) -> Sequence[JsonObject]:
-        limit_s = self._limits.request_timeout_s
-        try:
-            with anyio.fail_after(limit_s):
-                return await transport.models()
-        except KimiAgentError:
-            if may_fail:
+        if self._listed is None:
+            try:
+                self._listed = await listed_models(transport, self._limits)
+            except KimiAgentError:
+                if not may_fail:
+                    raise
                 return ()
-            raise
-        except TimeoutError:
-            raise TransportTimeoutError(
-                f"{_url(transport)} did not list its models within {limit_s:g} seconds; pass model= or set "
-                "KIMI_MODEL"
-            ) from None
+        return self._listed
 
     def _look_at(self, chunk: JsonObject) -> None:
         """Learn from a reply what engine the server is; the next run speaks its dialect."""

@@ -48,6 +48,9 @@ class ModelOptions:
     raw_tool_calls: bool = True
     """Whether calls that a server left as raw text are recovered; markers are hidden either way."""
 
+    control_tokens: Literal["neutralise", "refuse"] = "neutralise"
+    """What happens, in raw completions, to control tokens in texts: broken up by a space, or refused."""
+
     extra_body: Mapping[str, object] = field(default_factory=dict[str, object])
     """Further fields of the request body, as they are; they win over the fields above."""
 

@@ -37,7 +37,7 @@ def request_findings(messages: Sequence[Message], tools: Mapping[str, ToolSpec])
     roles = Counter(str(message.get("role")) for message in messages)
     counted = ", ".join(f"{count} {role}" for role, count in roles.items())
     size = sum(len(to_json(message)) for message in messages)
-    largest = max((len(to_json(message)), place) for place, message in enumerate(messages))
+    largest = max(((len(to_json(message)), place) for place, message in enumerate(messages)), default=(0, 0))
     findings = [
         f"{len(messages)} messages ({counted}) of {size} bytes; messages[{largest[1]}] has {largest[0]}",
         f"{len(tools)} tools: {', '.join(tools) or 'none'}",

@@ -13,7 +13,7 @@ from kimi_agent.events import ModelEvent, ToolCallDelta, ToolCallStarted
 from kimi_agent.json_types import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
     from kimi_agent.json_types import JsonObject
 
@@ -60,8 +60,9 @@ class CallAssembler:
     An index that comes again with another id *and* another name or whole arguments is a new call.
     """
 
-    def __init__(self, tool_names: Collection[str] = ()) -> None:
-        self._tool_names = tool_names
+    def __init__(self, tool_names: Mapping[str, str] | None = None) -> None:
+        self._tool_names: Mapping[str, str] = {} if tool_names is None else tool_names
+        """For each tool's name on the wire its own."""
         self._calls: list[_Growing] = []
         self._by_index: dict[int, _Growing] = {}
         self._by_id: dict[str, _Growing] = {}
@@ -162,7 +163,8 @@ class CallAssembler:
     def _announce(self, call: _Growing, events: list[ModelEvent]) -> None:
         if not call.announced:
             call.announced = True
-            events.append(ToolCallStarted(index=call.position, id=call.id, name=call.name))
+            name = self._tool_names.get(call.name, call.name)
+            events.append(ToolCallStarted(index=call.position, id=call.id, name=name))
 
 
 def _text(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kimi_agent._core.mending import has_content
 from kimi_agent.errors import ConfigurationError, InvalidHistoryError
 from kimi_agent.json_types import is_array, is_object
 
@@ -34,7 +35,7 @@ def prompt_messages(
         if not history:
             raise ConfigurationError("prompt is None and history is empty: there is nothing to answer")
         return before, []
-    if not prompt:
+    if not has_content({"content": prompt}):
         raise ConfigurationError("prompt is empty; pass a text, content parts, or None to go on from history")
     content: Any = prompt if isinstance(prompt, str) else list(prompt)
     return before, [{"role": "user", "content": content}]
@@ -47,17 +48,23 @@ def check_history(history: Sequence[Message], *, has_prompt: bool = True) -> Non
         InvalidHistoryError: naming the message and the way out.
     """
     open_calls: list[str] = []
+    strays = 0
     for position, message in enumerate(history):
         role = _role_of(message, position)
         if role == "tool":
             result_id = _result_id(message, position)
-            open_calls = [call_id for call_id in open_calls if call_id != result_id]
+            if result_id in open_calls:
+                open_calls.remove(result_id)
+            else:
+                strays += 1
         elif role == "assistant":
+            strays = 0
             calls: Any = message.get("tool_calls")
             open_calls = [str(call.get("id")) for call in calls if is_object(call)] if is_array(calls) else []
         else:
             open_calls = []
-    if open_calls and not has_prompt:
+    # As many results with other ids are paired by place on the way out.
+    if len(open_calls) > strays and not has_prompt:
         raise InvalidHistoryError(
             f"history ends before the results of the calls {', '.join(open_calls)}; add one tool message for "
             "each, give a prompt to go on without them, or drop the calls"

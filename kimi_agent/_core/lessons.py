@@ -34,8 +34,15 @@ class Learned:
     """Content parts of type text are sent as one string."""
     static_tools: bool = False
     """Tools of system messages move to the request's list."""
+    version: int = 0
+    """How many lessons there were."""
     warned: set[str] = field(default_factory=set[str])
     """What a person has been told already."""
+
+    def restore(self, earlier: Learned) -> None:
+        """Forget what was learned since `earlier` was copied from this."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(earlier, name))
 
     def warn_once(self, subject: str) -> bool:
         """Whether nobody has been warned of `subject` yet."""
@@ -67,6 +74,10 @@ _NAMED: Final = tuple(
         r"\b([a-z]+_[a-z_]+) (?:is|are) not (?:supported|allowed|permitted)",
         r"[Ee]xtra inputs are not permitted.*?'([a-zA-Z_]+)'",  # pydantic
         r"'loc': \('body', '([a-zA-Z_]+)'\)[^}]*[Ee]xtra",
+        r"extra_forbidden.{0,40}\"body\", \"([a-zA-Z_]+)\"",  # FastAPI
+        r"'loc': 'body\.([a-zA-Z_]+)'",  # vLLM
+        r"unexpected keyword argument '([a-zA-Z_]+)'",
+        r"does not support parameters: \['([a-zA-Z_]+)'",  # LiteLLM
         r"invalid ([a-z_]+)\b",
     )
 )
@@ -84,6 +95,7 @@ def learn(error: KimiAgentError, learned: Learned, *, sent: Collection[str]) -> 
     text = error.server_message[:2000]
     for kind, pattern, teach in _LESSONS:
         if pattern.search(text) and (detail := teach(learned)):
+            learned.version += 1
             return Lesson(kind=kind, detail=detail)
     if isinstance(error, ToolsUnsupportedError):
         return None
@@ -96,6 +108,7 @@ def _named_field(text: str, learned: Learned, sent: Collection[str]) -> Lesson |
         name = match[1].partition(".")[0] if match else ""
         if name in sent and name not in _KEPT and name not in learned.dropped:
             learned.dropped.add(name)
+            learned.version += 1
             return Lesson(kind="field_dropped", detail=f"the server refused {name!r}; no longer sent")
     return None
 
@@ -141,7 +154,7 @@ _LESSONS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Learned], str | None
     for kind, pattern, teach in (
         (
             "raw_tool_mode",
-            r"tool choice requires --enable-auto-tool-choice",
+            r"requires --(?:enable-auto-tool-choice|tool-call-parser)",
             _once(
                 "tool_choice",
                 value="none",

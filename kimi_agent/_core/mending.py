@@ -72,7 +72,7 @@ class _Mender:
         calls: Any = plain.pop("tool_calls", None)
         calls = [call for call in calls if is_object(call)] if is_array(calls) else []
         if not calls:
-            if _has_content(plain) or message.get("partial"):
+            if has_content(plain) or message.get("partial"):
                 return [plain]
             self._repair(
                 "empty_message", position, "an assistant message without content and calls; left out"
@@ -85,9 +85,10 @@ class _Mender:
         function: Any = call.get("function")
         function = dict(function) if is_object(function) else {}
         arguments = function.get("arguments")
-        if isinstance(arguments, str) and not is_json_object(arguments):
+        is_text = isinstance(arguments, str)
+        if (is_text and not is_json_object(arguments)) or not (is_text or is_object(arguments)):
             detail = f"the arguments of {call.get('id')} are no JSON object; sent as {{}}"
-            if arguments.strip():
+            if arguments is not None and str(arguments).strip():
                 self._repair("history_arguments", position, detail)
             function["arguments"] = "{}"
         return {**call, "function": function}
@@ -136,7 +137,7 @@ class _Mender:
 
     def _plain(self, position: int, message: Message) -> Message:
         """`message` without keys servers refuse, nulls and empty text parts."""
-        foreign = sorted(str(key) for key in message.keys() - _KEYS)
+        foreign = sorted(str(key) for key in message.keys() - _KEYS if message[key] is not None)
         if foreign:
             self._repair("unknown_keys", position, f"not part of a message; left out: {', '.join(foreign)}")
         plain = {key: value for key, value in message.items() if key in _KEYS and value is not None}
@@ -149,13 +150,14 @@ class _Mender:
         return plain
 
     def _is_empty(self, position: int, message: Message) -> bool:
-        if message.get("tools") or _has_content(message):
+        if message.get("tools") or has_content(message):
             return False
         self._repair("empty_message", position, f"an empty {message.get('role')} message; left out")
         return True
 
 
-def _has_content(message: Message) -> bool:
+def has_content(message: Message) -> bool:
+    """Whether a message says anything: text that is not blank, or a part that is no text."""
     content: Any = message.get("content")
     if is_array(content):
         return any(not _is_blank_part(part) for part in content)

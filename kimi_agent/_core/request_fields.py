@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from kimi_agent.json_types import is_object
 from kimi_agent.results import Repair
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kimi_agent._core.lessons import Learned
     from kimi_agent.dialects import Engine, Generation
     from kimi_agent.json_types import JsonObject
     from kimi_agent.options import ModelOptions
 
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _FIXED: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "n", "logprobs")
 
 
 def request_fields(
-    options: ModelOptions, engine: Engine, generation: Generation
+    options: ModelOptions, engine: Engine, generation: Generation, names: Mapping[str, str] = _NO_NAMES
 ) -> tuple[JsonObject, list[Repair]]:
-    """The fields that `options` ask for, and what could not be asked.
+    """The fields that `options` ask for, and what could not be asked; `names` are the tools' on the wire.
 
     Recommended sampling is added where the server leaves it open and the caller said nothing.
     """
@@ -28,7 +32,7 @@ def request_fields(
         "temperature": _temperature(options, engine, generation),
         "top_p": options.top_p,
         engine.output_limit_field: options.max_output_tokens,
-        "tool_choice": _tool_choice(options.tool_choice),
+        "tool_choice": _tool_choice(options.tool_choice, names),
         "parallel_tool_calls": options.parallel_tool_calls,
         "seed": options.seed,
         "stop": options.stop,
@@ -68,10 +72,16 @@ def _temperature(options: ModelOptions, engine: Engine, generation: Generation) 
     return generation.instant_temperature if instant else generation.temperature
 
 
-def _tool_choice(choice: str | JsonObject | None) -> str | JsonObject | None:
-    if choice is None or not isinstance(choice, str) or choice in ("auto", "none", "required"):
+def _tool_choice(choice: str | JsonObject | None, names: Mapping[str, str]) -> str | JsonObject | None:
+    if choice is None or choice in ("auto", "none", "required"):
         return choice
-    return {"type": "function", "function": {"name": choice}}
+    name: Any = choice
+    if not isinstance(choice, str):
+        function: Any = choice.get("function")
+        name = function.get("name") if is_object(function) else None
+    if not isinstance(name, str):
+        return choice
+    return {"type": "function", "function": {"name": names.get(name, name)}}
 
 
 def _thinking(
@@ -80,7 +90,8 @@ def _thinking(
     thinking, keep = options.thinking, options.keep_reasoning
     if thinking is None and keep is None:
         return None
-    if thinking is False and generation.thinking == "always":
+    by_template = generation.template_switch and engine.thinking_field == "chat_template_kwargs"
+    if thinking is False and generation.thinking == "always" and not by_template:
         repairs.append(_dropped("thinking", f"{generation.name} always thinks; it cannot be switched off"))
         return None
     if generation.thinking == "never":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kimi_agent._core.call_name import call_id
 from kimi_agent._core.json_bytes import to_json
+from kimi_agent._core.wire_names import safe_name
 from kimi_agent.json_types import is_array, is_object
 from kimi_agent.messages import text_of
 
@@ -52,8 +53,9 @@ class WireHistory:
             self._write_result(wire)
         elif role == "developer" and self._learned.developer_as_system:
             wire["role"] = "system"
-        if self._learned.plain_text_content and is_array(wire.get("content")):
-            wire["content"] = text_of(wire["content"])
+        content: Any = wire.get("content")
+        if self._learned.plain_text_content and is_array(content) and all(map(_is_text, content)):
+            wire["content"] = text_of(content)
         tools: Any = wire.pop("tools", None) if role == "system" and self._learned.static_tools else None
         return [*images] if tools and not wire.get("content") else [*images, wire]
 
@@ -63,7 +65,8 @@ class WireHistory:
 
     def _write_assistant(self, message: Message, wire: Message) -> None:
         calls: Any = wire.pop("tool_calls", None)
-        reasoning = next((message[key] for key in _REASONING_KEYS if isinstance(message.get(key), str)), None)
+        spoken: list[str] = [message[key] for key in _REASONING_KEYS if isinstance(message.get(key), str)]
+        reasoning: str | None = next(filter(None, spoken), spoken[0] if spoken else None)
         if reasoning is None and calls and self._learned.reasoning_required:
             reasoning = ""
         if reasoning is not None:
@@ -80,9 +83,10 @@ class WireHistory:
         function: Any = call.get("function")
         function = function if is_object(function) else {}
         spoken = str(function.get("name") or "")
-        name = self._names.get(spoken, spoken)
+        name = self._names.get(spoken) or safe_name(spoken)
         identity = call.get("id")
-        sent = call_id(name, self._calls) if self._renumbers or not isinstance(identity, str) else identity
+        is_usable = isinstance(identity, str) and identity and all(identity != sent for _, sent in self._open)
+        sent = identity if is_usable and not self._renumbers else call_id(name, self._calls)
         self._calls += 1
         self._open.append((identity, sent))
         arguments: Any = function.get("arguments")
@@ -97,7 +101,7 @@ class WireHistory:
         content: Any = wire.get("content")
         takes_images = self._engine.images_in_results and not self._learned.text_only_results
         if is_array(content) and not takes_images:
-            self._images += [part for part in content if not (is_object(part) and part.get("type") == "text")]
+            self._images += [part for part in content if not _is_text(part)]
             wire["content"] = text_of(content) or "[the image follows in the next message]"
         wire.setdefault("content", "")
 
@@ -114,6 +118,10 @@ class WireHistory:
             return []
         images, self._images = self._images, []
         return [{"role": "user", "content": images}]
+
+
+def _is_text(part: Any) -> bool:
+    return is_object(part) and part.get("type") == "text"
 
 
 def tools_of_messages(messages: Sequence[Message]) -> list[JsonObject]:

@@ -25,6 +25,11 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
     return sent
 
 
+def safe_name(name: str) -> str:
+    """`name`, or a like one that servers take."""
+    return name if _is_safe(name) else _like(name)
+
+
 def _is_safe(name: str) -> bool:
     return (
         len(name) <= _LONGEST * 2 and not _UNSAFE.search(name) and not name[:1].isdigit() and name[:1] != "-"

@@ -17,6 +17,7 @@ from kimi_agent._core.model_choice import meant_model, model_ids
 from kimi_agent._core.reply_reader import ReplyReader
 from kimi_agent._core.settle import settle
 from kimi_agent._core.turn import CallModel, Finish, RunTools, StepTiming, ToolOutcome
+from kimi_agent.dialects.engine import VLLM
 from kimi_agent.errors import (
     InvalidRequestError,
     KimiAgentError,
@@ -96,8 +97,15 @@ class TurnDriver:
         lesson = self.encoder.learn(error)
         if lesson is None:
             return False
-        self.turn.add_repair(Repair(kind=lesson.kind, where="request", detail=lesson.detail))
-        _LOG.warning("%s (model %s)", lesson.detail, self.encoder.model)
+        detail = lesson.detail
+        if lesson.kind == "raw_tool_mode":
+            # Only vLLM refuses like this, so its flags are meant.
+            detail += f"; better {parser_flags(VLLM, self.encoder.generation)}"
+            self._noted_parser = True
+            self.encoder.warn_once("missing_parser")
+        self.turn.add_repair(Repair(kind=lesson.kind, where="request", detail=detail))
+        if self.encoder.warn_once(detail):
+            _LOG.warning("%s (model %s)", detail, self.encoder.model)
         return True
 
     def note_missing_parser(self) -> None:
@@ -220,7 +228,7 @@ class _Step:
     def _begin(self) -> _Attempt:
         encoder = self._driver.encoder
         reader = ReplyReader(
-            self._command.asked.tools,
+            {spec.wire_name: name for name, spec in self._command.asked.tools.items()},
             text_format=encoder.text_format,
             starts_in_thought=encoder.starts_in_thought,
         )

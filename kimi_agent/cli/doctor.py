@@ -38,9 +38,10 @@ def add_to(subparsers: "Subparsers") -> None:
         "doctor",
         help="check a server as a person would by hand",
         description=(
-            "Check a server that serves a Kimi model: about thirty small requests, the answers looked at as "
-            "they come. Prints one line a check, with what to do where something is wrong. The exit status "
-            "is 0 if all that matters works, 1 if something does not, 2 if the command cannot be run."
+            "Check a server that serves a Kimi model: some twenty-five small requests, and a look at\n"
+            "what really comes back. Prints one line a check, and what to do where something is wrong.\n"
+            "The exit status is 0 if all that matters works, 1 if something does not, and 2 if the\n"
+            "command cannot be run as given."
         ),
         epilog=(
             "example:\n"
@@ -54,15 +55,17 @@ def add_to(subparsers: "Subparsers") -> None:
     parser.add_argument("--base-url", metavar="URL", help="root of the API, e.g. http://127.0.0.1:8000/v1")
     parser.add_argument("--model", metavar="ID", help="served model id (default: the server's only model)")
     parser.add_argument("--api-key", metavar="KEY", help="key to the server, if it wants one")
-    parser.add_argument(
-        "--engine", choices=["auto", *ENGINES], default="auto", help="what serves the model (default: auto)"
-    )
-    parser.add_argument(
-        "--generation",
-        choices=["auto", *GENERATIONS],
-        default="auto",
-        help="which Kimi the model is (default: auto)",
-    )
+    for option, names, what in (
+        ("--engine", ENGINES, "what serves the model"),
+        ("--generation", GENERATIONS, "which Kimi the model is"),
+    ):
+        parser.add_argument(
+            option,
+            choices=["auto", *names],
+            default="auto",
+            metavar="NAME",
+            help=f"{what}: auto, {', '.join(names)} (default: auto)",
+        )
     parser.add_argument(
         "--api", choices=["chat", "completions"], default="chat", help="what you use it by (default: chat)"
     )
@@ -90,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         target = connection(arguments.base_url, arguments.api_key)
     except ConfigurationError as error:
-        print(f"kimi-agent doctor: {without_secrets(str(error))}", file=sys.stderr)
+        told = str(error).replace("base_url=", "--base-url").replace("api_key=", "--api-key")
+        print(f"kimi-agent doctor: {without_secrets(told)}", file=sys.stderr)
         return USAGE
     # What the agent would log is in the report.
     logging.getLogger("kimi_agent").addHandler(logging.NullHandler())

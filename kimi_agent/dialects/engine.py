@@ -18,8 +18,12 @@ class Engine:
     output_limit_field: str = "max_tokens"
     """The request field for `ModelOptions.max_output_tokens`."""
 
-    reasoning_fields: tuple[str, ...] = ("reasoning_content",)
-    """The message fields under which the server reads earlier reasoning."""
+    reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning")
+    """The message fields under which earlier reasoning is sent.
+
+    Both names unless the host tells who reads which: servers pass over the one they do not know, and what
+    was sent before the engine was recognised must not change after.
+    """
 
     thinking_field: Literal["thinking", "chat_template_kwargs", "reasoning"] = "chat_template_kwargs"
     """How thinking is switched: Moonshot's object, arguments of the chat template, or OpenRouter's object."""
@@ -59,6 +63,7 @@ class Engine:
 # sampling; its server renumbers the ids of a history by itself).
 MOONSHOT = Engine(
     name="moonshot",
+    reasoning_fields=("reasoning_content",),
     output_limit_field="max_completion_tokens",
     thinking_field="thinking",
     fixes_sampling=True,
@@ -70,10 +75,9 @@ MOONSHOT = Engine(
 # `reasoning_content`. Flags: vLLM recipes for Kimi-K2 and K3, October 2026.
 VLLM = Engine(
     name="vllm",
-    reasoning_fields=("reasoning", "reasoning_content"),
     raw_text_fields={"skip_special_tokens": False},
     owners=("vllm",),
-    reply_fields=("prompt_token_ids", "kv_transfer_params", "prompt_logprobs"),
+    reply_fields=("kv_transfer_params", "prompt_logprobs"),
     parser_flags={
         "k2": "--enable-auto-tool-choice --tool-call-parser kimi_k2",
         "k3": "--enable-auto-tool-choice --tool-call-parser kimi_k3",
@@ -132,7 +136,7 @@ OPENROUTER = Engine(
     thinking_field="reasoning",
     hosts=("openrouter.ai",),
 )
-GENERIC = Engine(name="generic", reasoning_fields=("reasoning_content", "reasoning"))
+GENERIC = Engine(name="generic")
 """A server nobody recognised: it is sent what most servers read."""
 
 ENGINES = {

@@ -19,6 +19,9 @@ class Generation:
     thinking: Literal["never", "always", "optional"] = "never"
     """Whether it reasons before it answers, and whether a caller chooses."""
 
+    template_switch: bool = False
+    """Whether the open weights stop thinking if their chat template is told so, hosted or not."""
+
     starts_in_thought: bool = False
     """Whether its prompt ends inside the thought, so that raw text brings only its end."""
 
@@ -52,7 +55,7 @@ K2 = Generation(
     name="k2",
     temperature=0.6,  # model card of Kimi-K2-Instruct
     context_tokens=262_144,  # 131,072 for the first release, July 2025
-    names=r"kimi[-_ ]?k2(?![.p_]?\d)|^k2(?:$|-(?!thinking))",
+    names=r"kimi[-_ ]?k2(?![.p]\d)|^k2$|^k2-(?:instruct|base|turbo|0711|0905)",
 )
 K2_THINKING = Generation(
     name="k2-thinking",
@@ -91,6 +94,7 @@ K3 = Generation(
     name="k3",
     text_format="k3",
     thinking="always",
+    template_switch=True,
     starts_in_thought=True,
     fixed_sampling=True,
     keep_reasoning="always",
@@ -112,10 +116,13 @@ _VERSION = re.compile(r"kimi[-_ ]?k(\d{1,3})(?:[.p_](\d{1,3}))?(?!\d)")
 
 def generation_of(model: str) -> Generation:
     """The generation a model id tells; newer Kimi names than are known here count as the newest."""
-    name = model.lower().rstrip("/").rpartition("/")[2]
-    for generation in _BY_NAME:
-        if re.search(generation.names, name):
-            return generation
+    whole = model.lower().rstrip("/")
+    name = whole.rpartition("/")[2]
+    # The last part first; a cache's path has the name further up.
+    for text in (name, whole):
+        for generation in _BY_NAME:
+            if re.search(generation.names, text):
+                return generation
     version = _VERSION.search(name)
     if version and (int(version[1]), int(version[2] or 0)) > (2, 7):
         return NEWEST

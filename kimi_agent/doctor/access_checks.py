@@ -65,8 +65,8 @@ async def reachable(case: Case) -> Finding:
             "start the server, or name one that runs with --base-url or KIMI_BASE_URL; "
             "--wait 600 waits for one that is starting",
         )
-    advice = _ROOT_ADVICE if lists_none else advice_on(error)
-    return fail(f"{url}/models: {told(error)}", advice)
+    where = f"{url}/models: " if isinstance(error, TransportStatusError) else ""
+    return fail(where + told(error), _ROOT_ADVICE if lists_none else advice_on(error))
 
 
 async def _found_below(case: Case) -> bool:

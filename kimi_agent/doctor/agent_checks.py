@@ -43,18 +43,17 @@ async def raw_completions(case: Case) -> Finding:
         return skip("it is what was checked above")
     try:
         first, second = await _two_turns(case, "completions")
-    except TransportStatusError as error:
-        if error.status_code in _NOT_OFFERED and case.tools_work:
-            return skip(f"not offered here ({error.status_code}), and not needed")
-        way_out = "" if case.tools_work else "so there is no way round the server's chat here"
-        return warn(f"does not work: {told(error)}", way_out)
     except KimiAgentError as error:
-        return warn(f"does not work: {told(error)}", "leave api='completions' alone here")
+        is_absent = isinstance(error, TransportStatusError) and error.status_code in _NOT_OFFERED
+        if is_absent and case.tools_work:
+            return skip(f"not offered here ({told(error)}), and not needed")
+        return warn(f"api='completions' does not work: {told(error)}")
     found = _judged(first, second, expected=_EXPECTED["completions"])
     is_guess = case.rendered is not case.deployment.generation
     guess = f", with prompts as for {case.rendered.name}" if is_guess else ""
-    seen = f"api='completions' works: {found.seen}{guess}"
-    return ok(seen) if found.verdict != "fail" else warn(found.seen, "leave api='completions' alone here")
+    if found.verdict == "fail":
+        return warn(f"api='completions' does not work: {found.seen}")
+    return ok(f"api='completions' works: {found.seen}{guess}")
 
 
 async def _two_turns(case: Case, api: Literal["chat", "completions"]) -> tuple[RunResult, RunResult]:

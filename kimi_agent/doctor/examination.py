@@ -105,7 +105,7 @@ CHECKS: Final = (
     Check(name="output_limit", title="output limit", run=answer_checks.output_limit, needs_answer=True),
     Check(name="usage", title="usage", run=answer_checks.usage, needs_answer=True),
     Check(name="cached_tokens", title="cached tokens", run=answer_checks.cached_tokens, needs_answer=True),
-    Check(name="request_fields", title="request fields", run=answer_checks.request_fields),
+    Check(name="request_fields", title="request fields", run=answer_checks.request_fields, needs_answer=True),
     Check(name="agent_loop", title="agent, two turns", run=agent_checks.agent_loop, needs_answer=True),
     Check(name="raw_completions", title="raw completions", run=agent_checks.raw_completions),
 )

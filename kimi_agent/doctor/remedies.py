@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from kimi_agent._core.redaction import one_line
@@ -110,7 +111,7 @@ def told(error: KimiAgentError) -> str:
         return f"{error.status_code}: {cut(said)}{request}"
     if isinstance(error, TransportConnectionError):
         return f"no connection ({cut(one_line(_root_cause(error)))})"
-    return cut(one_line(str(error)))
+    return cut(one_line(str(error).partition("; base_url should be")[0]))
 
 
 def cut(text: str, longest: int = _SHOWN) -> str:
@@ -128,6 +129,8 @@ def _root_cause(error: BaseException) -> str:
     found, cause = error, error.__cause__
     while cause is not None:
         found, cause = cause, cause.__cause__ or cause.__context__
+    if isinstance(found, OSError) and found.errno is not None and found.errno > 0:
+        return os.strerror(found.errno).lower()
     return str(found) or type(found).__name__
 
 

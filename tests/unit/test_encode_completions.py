@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +11,14 @@ import pytest
 
 from kimi_agent._core.encode_completions import CompletionsEncoder
 from kimi_agent._core.lessons import Learned
+from kimi_agent._core.mending import mended
 from kimi_agent.dialects import ENGINES, GENERATIONS
 from kimi_agent.errors import InvalidRequestError
 from kimi_agent.messages import ToolSpec
 from kimi_agent.options import ModelOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 USER = {"role": "user", "content": "Hi"}
 TOOL = ToolSpec(name="f", description="Does it.", parameters={"type": "object", "properties": {}})
@@ -224,32 +226,79 @@ def test_the_mended_messages_stand_for_those_they_replace() -> None:
     assert json.loads(one.body([{"role": "user", "content": "?"}] * 3, stream=False))["prompt"] == K2_PROMPT
 
 
-@pytest.mark.parametrize(
-    ("generation", "file"),
-    [
-        ("k2", "kimi-k2-instruct"),
-        ("k2-thinking", "kimi-k2-thinking"),
-        ("k2.5", "kimi-k2.5"),
-        ("k2.6", "kimi-k2.6"),
-    ],
-)
-def test_prompts_equal_the_golden_renders(generation: str, file: str) -> None:
-    compared = 0
-    for line in (GOLDEN / f"{file}.jsonl").read_text(encoding="utf-8").splitlines():
-        case = json.loads(line)
-        if (wanted := golden_prompt(case)) is None:
-            continue
-        messages, tools, options = wanted
-        sent = body(options, messages=messages, tools=tools, generation=generation)["prompt"]
-        assert sent == case["expected"], case["id"]
-        compared += 1
+# --- the golden renders ------------------------------------------------------------------------------
 
-    assert compared >= 3
+GOLDEN_FILES = {
+    "k2": "kimi-k2-instruct",
+    "k2-thinking": "kimi-k2-thinking",
+    "k2.5": "kimi-k2.5",
+    "k2.6": "kimi-k2.6",
+    "k3": "kimi-k3",
+}
+# Renders of requests that this package puts right before it sends them.
+PUT_RIGHT = {
+    "attr_escaping": "a control token in a text controls nothing",
+    "empty_user_content": "empty messages are left out: servers refuse them",
+    "reasoning_null_in_tool_loop": "null is never sent; the template would write None",
+    "reasoning_under_other_key": "reasoning is sent under the name the template reads",
+    "special_tokens_in_text": "a control token in a text controls nothing",
+    "tool_call_without_id": "a call has the id the model was trained on",
+    "tool_message_named": "results are headed as in the reference form",
+    "tool_result_without_id_but_name": "a result has the id of its call",
+    "whitespace_preserved": "blank messages are left out: servers refuse them",
+}
+OPTION_OF = {
+    "thinking": "thinking",
+    "preserve_thinking": "keep_reasoning",
+    "thinking_effort": "effort",
+    "reasoning_effort": "effort",
+    "tool_choice": "tool_choice",
+    "response_format": "response_format",
+}
 
 
-def golden_prompt(case: dict[str, Any]) -> tuple[list[Any], list[ToolSpec], ModelOptions] | None:
-    """The case as this encoder can be asked for it, or `None` if it is about something else."""
-    return None
+def golden_cases() -> Iterator[Any]:
+    """The renders of prompts that can be asked for here: a generation, the case, its tools."""
+    for generation, name in GOLDEN_FILES.items():
+        for line in (GOLDEN / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
+            case = json.loads(line)
+            is_request = case["text"] is not None and case["kwargs"].pop("add_generation_prompt", True)
+            tools = specs_of(case["tools"] or [])
+            if is_request and tools is not None and case["kwargs"].keys() <= OPTION_OF.keys():
+                yield pytest.param(generation, case, tools, id=f"{generation}-{case['name']}")
+
+
+def specs_of(declarations: list[Any]) -> list[ToolSpec] | None:
+    """The declared tools as specs, or `None` if one says more or less than a spec does."""
+    specs: list[ToolSpec] = []
+    for declaration in declarations:
+        function = declaration["function"]
+        if {"name", "parameters"} <= function.keys() <= {"name", "description", "parameters"}:
+            specs.append(ToolSpec(**function))
+        else:
+            return None
+    return specs
+
+
+@pytest.mark.parametrize(("generation", "case", "tools"), [*golden_cases()])
+def test_a_prompt_equals_the_golden_render(generation: str, case: Any, tools: list[ToolSpec]) -> None:
+    options = ModelOptions(**{OPTION_OF[name]: value for name, value in case["kwargs"].items()})
+    history, repairs = mended(case["messages"])
+
+    text = body(options, messages=history, tools=tools, generation=generation)["prompt"]
+
+    if text != case["text"]:
+        assert case["name"] in PUT_RIGHT
+        assert "None" not in text
+    elif case["name"] not in PUT_RIGHT:
+        assert repairs == []
+
+
+def test_each_generation_has_many_golden_renders() -> None:
+    counts = Counter(str(parameter.values[0]) for parameter in golden_cases())
+
+    assert counts.keys() == GOLDEN_FILES.keys()
+    assert min(counts.values()) >= 24
 
 
 # --- control tokens ----------------------------------------------------------------------------------
