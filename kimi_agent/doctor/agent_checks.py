@@ -111,7 +111,7 @@ def _judged(first: RunResult, second: RunResult, *, expected: frozenset[str]) ->
         seen = f"answered without its tool: {quoted(first.text)}"
         return fail(seen, "see what is said about tool calls above")
     requests = first.usage.requests + second.usage.requests
-    seen = f"2 turns, {len(calls)} calls, {requests} requests"
+    seen = f"2 turns, {len(calls)} call{'s' * (len(calls) != 1)}, {requests} requests"
     repairs = [*first.repairs, *second.repairs]
     kinds = Counter(repair.kind for repair in repairs if repair.kind not in expected)
     if kinds:

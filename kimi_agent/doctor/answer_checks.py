@@ -53,15 +53,18 @@ def _no_text(case: Case, reply: ObservedReply) -> Finding:
             f"no text: the answer is in {reply.reasoning_field}: {quoted(reply.reasoning_text)}",
             f"a model that does not think is served without {flags}",
         )
-    return fail(f"an empty reply, finish reason {reply.finish_reason!r}", "see the server's log")
+    return fail(
+        f"an empty reply, finish reason {reply.finish_reason!r}",
+        "see the server's log, and whether a proxy on the way swallows replies",
+    )
 
 
 async def streamed_answer(case: Case) -> Finding:
     """The same as a stream."""
     fields, path = case.plain(stream=True)
     reply = await case.probe("streamed answer", fields, path=path)
-    if not reply.content.strip() and not reply.reasoning_text:
-        return fail("a stream without text", "see whether a proxy on the way keeps streams back")
+    if not reply.content.strip():
+        return _no_text(case, reply)
     if not reply.is_ended:
         return warn(
             f"{quoted(reply.content)}, but no [DONE] at the end",

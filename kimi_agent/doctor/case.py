@@ -198,7 +198,12 @@ class Case:
                 self.refused_name = self.first
                 self._take(meant)
                 self.first = await self._first_answer()
-        if not isinstance(self.first, KimiAgentError) and self.deployment.engine is None:
+        if isinstance(self.first, KimiAgentError):
+            return
+        if len(self.ids) == 1:
+            # A server may take any name; the listed one tells more.
+            self._take(self.ids[0])
+        if self.deployment.engine is None:
             self.deployment.engine = engine_of_reply(self.first.first_chunk)
             self.engine_how = "by its reply"
 

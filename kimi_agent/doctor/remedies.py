@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kimi_agent._core.redaction import one_line
 from kimi_agent.dialects import ENGINES
@@ -14,6 +14,7 @@ from kimi_agent.errors import (
     ContextTooLongError,
     EngineOverloadedError,
     KimiAgentError,
+    ModelError,
     ProtocolError,
     QuotaExhaustedError,
     RateLimitedError,
@@ -48,6 +49,7 @@ _ADVICE: Final[tuple[tuple[type[KimiAgentError], str], ...]] = (
     (ServerLoadingError, "the model is still being loaded: --wait 600 waits for it"),
     (TransportConnectionError, "see in the server's log whether it still runs"),
     (TransportTimeoutError, "give it more time with --timeout, or see in the server's log what it is doing"),
+    (ModelError, "see what is wrong above"),
     (ProtocolError, "base_url should be the root of an OpenAI-compatible API, usually ending with /v1"),
 )
 
@@ -126,12 +128,20 @@ def quoted(text: str, longest: int = 60) -> str:
 
 
 def _root_cause(error: BaseException) -> str:
-    found, cause = error, error.__cause__
-    while cause is not None:
-        found, cause = cause, cause.__cause__ or cause.__context__
+    found: BaseException = error
+    while cause := _cause(found):
+        found = cause
     if isinstance(found, OSError) and found.errno is not None and found.errno > 0:
         return os.strerror(found.errno).lower()
     return str(found) or type(found).__name__
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    if isinstance(error, BaseExceptionGroup):
+        # The attempts to connect to each address of a host.
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return group.exceptions[0]
+    return error.__cause__ or error.__context__
 
 
 def _all() -> list[Engine]:

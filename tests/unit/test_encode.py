@@ -146,7 +146,7 @@ def test_a_choice_that_forces_nothing_holds_for_every_step(choice: str | None) -
 
 
 def test_a_tool_is_declared_under_a_name_that_servers_take_and_that_is_reported() -> None:
-    tool = ToolSpec(name="fs/read", parameters={"type": "object"})
+    tool = ToolSpec(name="fs/read", sent_name="fs_read", parameters={"type": "object"})
     one = encoder(tools=[tool])
 
     assert json.loads(one.body([USER], stream=False))["tools"][0]["function"]["name"] == "fs_read"
@@ -158,7 +158,7 @@ def test_a_tool_is_declared_under_a_name_that_servers_take_and_that_is_reported(
 
 @pytest.mark.parametrize("choice", ["fs/read", {"type": "function", "function": {"name": "fs/read"}}])
 def test_a_chosen_tool_is_chosen_by_the_name_it_was_sent_with(choice: Any) -> None:
-    sent = body(ModelOptions(tool_choice=choice), tools=[ToolSpec(name="fs/read")])
+    sent = body(ModelOptions(tool_choice=choice), tools=[ToolSpec(name="fs/read", sent_name="fs_read")])
 
     assert sent["tool_choice"] == {"type": "function", "function": {"name": "fs_read"}}
 

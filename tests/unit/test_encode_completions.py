@@ -190,7 +190,7 @@ def test_a_tool_has_the_name_that_ids_can_hold() -> None:
     }
     result = {"role": "tool", "tool_call_id": "x", "content": "text"}
 
-    text = prompt(USER, calling, result, tools=[ToolSpec(name="fs/read")])
+    text = prompt(USER, calling, result, tools=[ToolSpec(name="fs/read", sent_name="fs_read")])
 
     assert "functions.fs_read:0" in text
     assert '"name":"fs_read"' in text
