@@ -44,8 +44,7 @@ async def main() -> None:
             try:
                 result = await agent.run(question, history=history)
             except KimiAgentError as error:
-                # What was done before the error is a history, too; without it the question is dropped.
-                history = error.result.messages if error.result else history
+                # The history stays as it was: an unanswered question would stand in front of the next one.
                 print(f"error> {error}")
                 continue
             history = result.messages

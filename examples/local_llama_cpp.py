@@ -1,6 +1,6 @@
 """A real model on this machine: llama.cpp serves a GGUF file, an agent uses it over HTTP.
 
-    pip install xllamacpp
+    python3 -m pip --python .venv install xllamacpp
     python examples/local_llama_cpp.py path/to/kimi.gguf        # or set KIMI_GGUF
 
 Any model with Kimi's chat template will do. The repository has a tiny one that knows little but weather,
@@ -48,7 +48,9 @@ def serve(path: Path) -> Any:
     try:
         xllamacpp = import_module("xllamacpp")
     except ModuleNotFoundError:
-        sys.exit("This example needs llama.cpp's Python package: pip install xllamacpp")
+        sys.exit(
+            "This example needs llama.cpp's Python package: python3 -m pip --python .venv install xllamacpp"
+        )
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
     parameters.model_alias = {"kimi-local"}

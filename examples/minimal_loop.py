@@ -8,9 +8,11 @@ Start a server first, for example the simulated one, then name it:
 
 from __future__ import annotations
 
+import sys
+
 import anyio
 
-from kimi_agent import KimiAgent, tool
+from kimi_agent import KimiAgent, KimiAgentError, tool
 
 
 @tool
@@ -34,4 +36,9 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main)
+    try:
+        anyio.run(main)
+    except KimiAgentError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

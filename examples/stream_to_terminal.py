@@ -13,7 +13,7 @@ import sys
 
 import anyio
 
-from kimi_agent import KimiAgent, tool
+from kimi_agent import KimiAgent, KimiAgentError, tool
 
 
 @tool
@@ -48,4 +48,9 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main)
+    try:
+        anyio.run(main)
+    except KimiAgentError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)

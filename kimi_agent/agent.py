@@ -183,6 +183,8 @@ class KimiAgent:
     ) -> Run:
         before, begun = prompt_messages(prompt, history=history or (), instructions=self._instructions)
         sent, repairs = mended([*before, *begun])
+        if not any(message.get("role") != "system" for message in sent):
+            raise ConfigurationError("nothing but empty messages: there is nothing to answer")
         turn = Turn(
             before, begun, tools=self._specs, options=self._options, limits=self._limits, repairs=repairs
         )

@@ -161,6 +161,8 @@ def tools_by_name(tools: Iterable[Callable[..., Any] | Tool]) -> dict[str, Tool]
     Raises:
         ToolDefinitionError: two have the same name, or one cannot be a tool.
     """
+    if callable(tools):
+        raise ToolDefinitionError("tools must be a list, e.g. tools=[my_function]")
     named: dict[str, Tool] = {}
     for one in tools:
         if not callable(one):

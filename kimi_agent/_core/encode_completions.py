@@ -86,7 +86,9 @@ class CompletionsEncoder(LearningEncoder):
         return to_json({"model": self.model, "prompt": prompt, **fields})
 
     def _prompt(self) -> str:
-        offered = self._declared if self._options.tool_choice != "none" else []
+        # K3 is told in words that it must not call; the others are not shown any tool.
+        is_k2 = self.generation.text_format == "k2"
+        offered = [] if is_k2 and self._options.tool_choice == "none" else self._declared
         return render_prompt(
             self._messages,
             offered or None,

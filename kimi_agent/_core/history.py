@@ -27,6 +27,12 @@ def prompt_messages(
         ConfigurationError: there is nothing to answer.
         InvalidHistoryError: the history breaks a rule.
     """
+    if not (prompt is None or isinstance(prompt, str | list | tuple)):
+        raise ConfigurationError(
+            f"prompt must be a text, a list of content parts or None, got {prompt!r:.80}"
+        )
+    if not isinstance(history, list | tuple):
+        raise InvalidHistoryError(f"history must be a list of messages, got {type(history).__name__}")
     check_history(history, has_prompt=prompt is not None)
     before = list(history)
     if instructions is not None and not (before and before[0].get("role") in ("system", "developer")):

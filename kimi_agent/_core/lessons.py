@@ -185,12 +185,12 @@ _LESSONS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Learned], str | None
         ("field_dropped", r"tool_choice .{0,40}incompatible with thinking", _drop("tool_choice")),
         (
             "reasoning_required",
-            r"reasoning_content is missing",
+            r"reasoning_content.{0,3} is missing|missing .{0,3}reasoning_content",
             _switch("reasoning_required", "the server wants reasoning_content with every call; sent empty"),
         ),
         (
             "developer_role",
-            r"(?:role|developer).{0,80}developer|developer.{0,80}role",
+            r"(?:role|developer).{0,80}developer|developer.{0,80}role|'developer'.{0,40}supported values",
             _switch("developer_as_system", "the server knows no developer role; sent as system"),
         ),
         (

@@ -110,9 +110,12 @@ class _Mender:
             by_call.update(zip(open_calls, found, strict=True))
             self._repair("result_id", position, "results with other ids than their calls; paired by place")
         self._taken.update(by_call.values())
-        if sorted(by_call.values()) != [by_call[place] for place in sorted(by_call)]:
+        places = [by_call[place] for place in sorted(by_call)]
+        if places != list(range(position + 1, position + 1 + len(places))):
             self._repair(
-                "result_order", position, "results in another order than the calls; put in call order"
+                "result_order",
+                position,
+                "results elsewhere than right behind their calls, in call order; put there",
             )
         return [self._result(position, call, by_call.get(place)) for place, call in enumerate(calls)]
 
@@ -159,6 +162,8 @@ class _Mender:
 def has_content(message: Message) -> bool:
     """Whether a message says anything: text that is not blank, or a part that is no text."""
     content: Any = message.get("content")
+    if isinstance(content, tuple):
+        content = list(content)  # pyright: ignore[reportUnknownArgumentType]
     if is_array(content):
         return any(not _is_blank_part(part) for part in content)
     return isinstance(content, str) and bool(content.strip())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from kimi_agent._core.call_name import call_id
-from kimi_agent._core.json_bytes import to_json
 from kimi_agent._core.wire_names import safe_name
 from kimi_agent.json_types import is_array, is_object
 from kimi_agent.messages import text_of
@@ -91,7 +91,8 @@ class WireHistory:
         self._open.append((identity, sent))
         arguments: Any = function.get("arguments")
         if not isinstance(arguments, str):
-            arguments = to_json({} if arguments is None else arguments).decode()
+            # Spaced as the chat templates space the JSON of an object.
+            arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False, default=str)
         return {"id": sent, "type": "function", "function": {"name": name, "arguments": arguments}}
 
     def _write_result(self, wire: Message) -> None:

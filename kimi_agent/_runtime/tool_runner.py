@@ -123,8 +123,9 @@ class ToolRunner:
             return ToolOutcome(text=result_text(value, tool.name))
         if not scope.cancelled_caught:  # pragma: no cover - the scope ends by a result or by its deadline
             raise AssertionError
+        # Not "was stopped": the thread of a plain function goes on.
         return ToolOutcome(
-            text=f"The tool {tool.name!r} did not finish within {timeout_s:g} seconds and was stopped.",
+            text=f"The tool {tool.name!r} did not finish within {timeout_s:g} s and is waited for no longer.",
             kind="timeout",
         )
 

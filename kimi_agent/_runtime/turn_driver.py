@@ -304,7 +304,7 @@ class _Step:
         error.available = tuple(model_ids(models))
         error.suggestion = meant_model(self._driver.encoder.model, error.available)
         hint = f" Did you mean {error.suggestion!r}?" if error.suggestion else ""
-        error.args = (f"{error} The server has: {', '.join(error.available) or 'none'}.{hint}",)
+        error.args = (f"{error}. The server has: {', '.join(error.available) or 'none'}.{hint}",)
 
 
 def _closing_events(

@@ -77,7 +77,7 @@ VLLM = Engine(
     name="vllm",
     raw_text_fields={"skip_special_tokens": False},
     owners=("vllm",),
-    reply_fields=("kv_transfer_params", "prompt_logprobs"),
+    reply_fields=("kv_transfer_params", "prompt_logprobs", "prompt_token_ids"),
     parser_flags={
         "k2": "--enable-auto-tool-choice --tool-call-parser kimi_k2",
         "k3": "--enable-auto-tool-choice --tool-call-parser kimi_k3",
@@ -143,8 +143,8 @@ ENGINES = {
     engine.name: engine
     for engine in (
         MOONSHOT,
-        VLLM,
         SGLANG,
+        VLLM,
         LLAMA_CPP,
         KTRANSFORMERS,
         TENSORRT_LLM,

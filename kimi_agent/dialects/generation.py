@@ -55,7 +55,7 @@ K2 = Generation(
     name="k2",
     temperature=0.6,  # model card of Kimi-K2-Instruct
     context_tokens=262_144,  # 131,072 for the first release, July 2025
-    names=r"kimi[-_ ]?k2(?![.p]\d)|^k2$|^k2-(?:instruct|base|turbo|0711|0905)",
+    names=r"kimi[-_ ]?k2(?![.p]?\d)|^k2$|^k2-(?:instruct|base|turbo|0711|0905)",
 )
 K2_THINKING = Generation(
     name="k2-thinking",

@@ -183,7 +183,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_told() -> Non
         )
 
     assert stopped == ["wait"]
-    assert "did not finish within 0.05 seconds" in scene.result.tool_calls[0].result
+    assert "did not finish within 0.05 s" in scene.result.tool_calls[0].result
 
 
 async def test_a_denied_call_does_not_run_and_the_model_is_told_why() -> None:

@@ -76,7 +76,7 @@ async def test_each_call_gets_exactly_one_result_and_good_ones_run_beside_bad_on
 
     expected = [
         '{"city": "Paris", "weather": "Sunny", "unit": "C"}',
-        "The tool 'slow' did not finish within 0.05 seconds and was stopped.",
+        "The tool 'slow' did not finish within 0.05 s and is waited for no longer.",
         "The tool 'failing' failed: ValueError: disk full",
         "Ask for a city in Europe.",
         "There is no tool 'no_such_tool'. The tools are: weather, slow, failing, refusing.",
@@ -245,7 +245,7 @@ async def test_a_tools_own_timeout_wins_and_its_own_timeout_errors_are_its_own()
         await agent.run("Hello")
 
     assert results_told(server.requests[1]) == [
-        "The tool 'slow' did not finish within 0.02 seconds and was stopped.",
+        "The tool 'slow' did not finish within 0.02 s and is waited for no longer.",
         "The tool 'impatient' failed: TimeoutError: the database did not answer",
     ]
 
@@ -266,7 +266,7 @@ async def test_a_sync_tool_that_is_too_slow_is_left_to_itself() -> None:
         release.set()
 
     assert results_told(server.requests[1]) == [
-        "The tool 'slow' did not finish within 0.02 seconds and was stopped."
+        "The tool 'slow' did not finish within 0.02 s and is waited for no longer."
     ]
     assert result.text == "done"
 
