@@ -186,7 +186,13 @@ class KimiAgent:
         if not any(message.get("role") != "system" for message in sent):
             raise ConfigurationError("nothing but empty messages: there is nothing to answer")
         turn = Turn(
-            before, begun, tools=self._specs, options=self._options, limits=self._limits, repairs=repairs
+            before,
+            begun,
+            tools=self._specs,
+            options=self._options,
+            limits=self._limits,
+            repairs=repairs,
+            raw_text=self._api == "completions",
         )
         return Run(lambda: self._driver(turn, sent, deps=deps, streamed=streamed))
 

@@ -131,8 +131,10 @@ class Turn:
         options: ModelOptions,
         limits: RunLimits,
         repairs: Sequence[Repair] = (),
+        raw_text: bool = False,
     ) -> None:
         self._tools = tools
+        self._raw_text = raw_text
         self._options = options
         self._limits = limits
         self._done = _Progress(messages=[dict(message) for message in (*history, *prompt)])
@@ -262,6 +264,7 @@ class Turn:
             tools=self._tools,
             calls_allowed=calls_allowed,
             raw_calls_allowed=self._options.raw_tool_calls,
+            raw_text=self._raw_text,
             max_output_tokens=self._options.max_output_tokens,
             calls_before=self._done.calls_in_history,
         )
