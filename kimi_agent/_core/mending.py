@@ -163,7 +163,7 @@ def has_content(message: Message) -> bool:
     """Whether a message says anything: text that is not blank, or a part that is no text."""
     content: Any = message.get("content")
     if isinstance(content, tuple):
-        content = list[Any](content)
+        content = [*content]
     if is_array(content):
         return any(not _is_blank_part(part) for part in content)
     return isinstance(content, str) and bool(content.strip())

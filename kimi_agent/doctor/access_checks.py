@@ -61,7 +61,7 @@ async def reachable(case: Case) -> Finding:
     case.stopped = "the server was not reached"
     if isinstance(error, TransportConnectionError):
         return fail(
-            f"nothing answers at {url}: {told(error)}",
+            f"nothing answers at {url} ({told(error)})",
             "start the server, or name one that runs with --base-url or KIMI_BASE_URL; "
             "--wait 600 waits for one that is starting",
         )

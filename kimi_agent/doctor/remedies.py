@@ -112,7 +112,7 @@ def told(error: KimiAgentError) -> str:
         request = f" [request {error.request_id}]" if error.request_id else ""
         return f"{error.status_code}: {cut(said)}{request}"
     if isinstance(error, TransportConnectionError):
-        return f"no connection ({cut(one_line(_root_cause(error)))})"
+        return cut(one_line(_root_cause(error)))
     return cut(one_line(str(error).partition("; base_url should be")[0]))
 
 

@@ -12,7 +12,7 @@ import pytest
 from kimi_agent import KimiAgent, ModelOptions
 from kimi_agent.dialects import ENGINES, GENERATIONS, Engine, Generation
 from kimi_agent.errors import ConfigurationError
-from kimi_agent.testing import Reply, ScriptedTransport, adaptive_reply, json_reply, message_reply
+from kimi_agent.testing import Reply, ScriptedTransport, adaptive_reply, json_reply
 from kimi_agent.testing.replies import chunk
 from tests.e2e.dialects import (
     ANSWER,
@@ -124,16 +124,12 @@ async def test_the_list_of_models_tells_the_engine_where_it_is_asked_for_anyway(
 
 
 async def test_within_the_first_run_the_first_reply_already_tells_whose_flags_are_meant() -> None:
-    def marked(request: ReceivedRequest) -> Reply:
-        text = RAW if len(request.body["messages"]) == 1 else ANSWER
-        return message_reply({"role": "assistant", "content": text}, model="m") if False else _marked(text)
-
-    seen = await exchange((), marked, tools=["f"])
+    seen = await exchange((), [of_sglang(RAW), of_sglang(ANSWER)], tools=["f"])
 
     assert flags_said(seen.details) == ["sglang"]
 
 
-def _marked(text: str) -> Reply:
+def of_sglang(text: str) -> Reply:
     """A whole reply as SGLang marks it."""
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     return json_reply({"object": "chat.completion", "choices": [{**choice, "matched_stop": None}]})
@@ -245,8 +241,11 @@ def test_a_wrong_name_is_answered_with_the_right_ones(option: str, value: str, k
     assert [name for name in ("auto", repr(value), *known) if name not in str(caught.value)] == []
 
 
-def test_an_engine_given_by_the_caller_is_kept_whatever_replies_look_like() -> None:
-    assert ENGINES["generic"] is not ENGINES["vllm"]
+async def test_an_engine_given_by_the_caller_is_kept_whatever_replies_look_like() -> None:
+    async with agent_on([of_sglang(RAW), of_sglang(ANSWER)] * 2, tools=["f"], engine="vllm") as (_, agent):
+        results = [await run_of(agent) for _ in range(2)]
+
+    assert [flags_said("".join(repair.detail for repair in each.repairs)) for each in results] == [["vllm"]] * 2
 
 
 async def test_completions_ask_for_the_list_of_models_once() -> None:

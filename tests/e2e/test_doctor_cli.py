@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +20,7 @@ from kimi_agent.doctor import CHECKS
 from kimi_agent.testing import Hang, KimiServer, Reply, adaptive_reply, error_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator
 
 START = """
 import argparse, sys
@@ -45,9 +45,16 @@ def run_doctor(*arguments: str) -> int:
     return status
 
 
-def started(arguments: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+@contextmanager
+def started(*arguments: str, **options: Any) -> Generator[subprocess.Popen[bytes]]:
+    """The command as a process of its own, which ends with the block."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     command = [sys.executable, "-c", START, "doctor", *arguments]
-    return subprocess.Popen(command, **options)  # noqa: S603 - this Python and our own module
+    with subprocess.Popen(command, **streams) as process:  # noqa: S603 - this Python and our own module
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def nobody() -> str:
@@ -96,6 +103,7 @@ def test_where_nothing_listens_the_table_is_short(capsys: pytest.CaptureFixture[
     out = capsys.readouterr().out
     assert status == 1
     assert out.startswith("fail  reachable ")
+    assert "(connection refused)" in out
     assert f"skip  {len(CHECKS) - 1} more checks" in out
     assert out.endswith(f"\n\n1 failed, {len(CHECKS) - 1} skipped\n")
 
@@ -125,30 +133,27 @@ def on_a_terminal(base_url: str, **environment: str) -> str:
     """What a terminal gets that is standard output of the command."""
     ours, theirs = pty.openpty()
     variables = {**os.environ, "TERM": "xterm", **environment}
-    process = started(["--base-url", base_url], stdout=theirs, stderr=subprocess.DEVNULL, env=variables)
-    os.close(theirs)
     pieces: list[bytes] = []
-    with closing(os.fdopen(ours, "rb", buffering=0)) as terminal:
-        while True:
-            try:
-                piece = terminal.read(4096)
-            except OSError:  # Linux's way to say that the other side is closed
-                break
-            if not piece:
-                break
-            pieces.append(piece)
-    assert process.wait(LONGEST_S) == 0
+    with (
+        closing(os.fdopen(ours, "rb", buffering=0)) as terminal,
+        started("--base-url", base_url, stdout=theirs, env=variables) as process,
+    ):
+        os.close(theirs)
+        # Linux says by an error that the other side is closed, other systems by an empty piece.
+        with suppress(OSError):
+            while piece := terminal.read(4096):
+                pieces.append(piece)
+        assert process.wait(LONGEST_S) == 0
     return b"".join(pieces).decode()
 
 
 def test_letters_that_the_output_has_not_are_no_reason_to_fail() -> None:
-    with KimiServer(model=K2, replies={CHAT: adaptive_reply("我是 Kimi。")}) as server:
-        process = started(
-            ["--base-url", server.base_url],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        )
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+
+    with (
+        KimiServer(model=K2, replies={CHAT: adaptive_reply("我是 Kimi。")}) as server,
+        started("--base-url", server.base_url, env=ascii_only) as process,
+    ):
         out, errors = process.communicate(timeout=LONGEST_S)
 
     assert errors == b""
@@ -156,15 +161,15 @@ def test_letters_that_the_output_has_not_are_no_reason_to_fail() -> None:
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    with KimiServer(model=K2, chunk_delay_s=0.001) as server:
-        process = started(["--base-url", server.base_url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with (
+        KimiServer(model=K2, chunk_delay_s=0.001) as server,
+        started("--base-url", server.base_url) as process,
+    ):
         assert process.stdout is not None
         first = process.stdout.readline()
         process.stdout.close()
         assert process.stderr is not None
         errors = process.stderr.read()
-        process.stderr.close()
-        process.wait(LONGEST_S)
 
     assert first.startswith(b"ok    reachable")
     assert errors == b""
@@ -173,8 +178,10 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 def test_ctrl_c_ends_it_with_one_line() -> None:
     hanging = Reply(headers={"content-type": "application/json"}, body=[Hang()])
 
-    with KimiServer(model=K2, replies=hanging) as server:
-        process = started(["--base-url", server.base_url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with (
+        KimiServer(model=K2, replies=hanging) as server,
+        started("--base-url", server.base_url) as process,
+    ):
         server.wait_for(lambda: any(request.path == CHAT for request in server.requests), LONGEST_S)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=LONGEST_S)
@@ -231,7 +238,7 @@ def test_a_server_that_never_comes_is_waited_for_as_long_as_asked(capsys: pytest
     printed = capsys.readouterr()
     assert status == 1
     assert printed.err == "waiting for the server: nothing listens there (0 of 0.6 s)\n"
-    assert "connection refused" in printed.out
+    assert printed.out.startswith("fail  reachable ")
 
 
 # --- what it is given --------------------------------------------------------------------------------
