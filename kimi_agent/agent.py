@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
 
+from kimi_agent._core.dialect_names import api_named, engine_named, generation_named
 from kimi_agent._core.encode import ChatEncoder
 from kimi_agent._core.encode_completions import CompletionsEncoder
 from kimi_agent._core.engine_signs import engine_of_host, engine_of_models, engine_of_reply
@@ -20,10 +20,11 @@ from kimi_agent._core.model_choice import context_tokens, model_ids, only_model
 from kimi_agent._core.turn import Turn
 from kimi_agent._core.wire_names import wire_names
 from kimi_agent._runtime.connection import connection, model_from_environment
+from kimi_agent._runtime.loop_transports import transports
 from kimi_agent._runtime.model_list import listed_models
 from kimi_agent._runtime.tool_runner import ToolRunner
 from kimi_agent._runtime.turn_driver import TurnDriver
-from kimi_agent.dialects import ENGINES, GENERATIONS, Engine, Generation, generation_of
+from kimi_agent.dialects import GENERATIONS, generation_of
 from kimi_agent.dialects.engine import GENERIC
 from kimi_agent.dialects.generation import UNKNOWN
 from kimi_agent.errors import ConfigurationError, KimiAgentError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from kimi_agent._core.encode import Encoder
+    from kimi_agent.dialects import Engine, Generation
     from kimi_agent.events import Event, ToolEvent
     from kimi_agent.json_types import JsonObject
     from kimi_agent.messages import ContentPart, Message, ToolCall
@@ -47,11 +49,6 @@ if TYPE_CHECKING:
     from kimi_agent.transport import Transport
 
 _CLOSING_S = 5.0
-
-# Connections belong to the event loop they were opened in, and an agent may see several loops.
-_TRANSPORTS: anyio.lowlevel.RunVar[WeakKeyDictionary[KimiAgent, Transport]] = anyio.lowlevel.RunVar(
-    "kimi_agent transports"
-)
 
 
 class KimiAgent:
@@ -92,9 +89,9 @@ class KimiAgent:
         self._api_key = api_key
         self._client = client
         self._given_transport = transport
-        self._engine = _engine_named(engine)
-        self._generation = _generation_named(generation)
-        self._api = _api_named(api)
+        self._engine = engine_named(engine)
+        self._generation = generation_named(generation)
+        self._api = api_named(api)
         self._learned = Learned()
         self._listed: Sequence[JsonObject] | None = None
         self._options = options if options is not None else ModelOptions()
@@ -163,7 +160,7 @@ class KimiAgent:
 
     async def aclose(self) -> None:
         """Close the connections this agent opened in this event loop; a client passed in stays open."""
-        transport = _transports().pop(self, None)
+        transport = transports().pop(self, None)
         if transport is not None:
             await transport.aclose()
 
@@ -263,7 +260,7 @@ class KimiAgent:
             self._engine = engine_of_reply(chunk)
 
     def _connected(self) -> Transport:
-        transport = self._given_transport or _transports().get(self)
+        transport = self._given_transport or transports().get(self)
         if transport is None:
             # Late, so that importing this package and describing an agent stay cheap.
             from kimi_agent._runtime.openai_transport import OpenAITransport  # noqa: PLC0415
@@ -273,7 +270,7 @@ class KimiAgent:
             else:
                 target = connection(self._base_url, self._api_key)
                 transport = OpenAITransport.connect(base_url=target.base_url, api_key=target.api_key)
-            _transports()[self] = transport
+            transports()[self] = transport
         return transport
 
 
@@ -393,48 +390,8 @@ class _TextDeltas:
                 return text
 
 
-def _transports() -> WeakKeyDictionary[KimiAgent, Transport]:
-    """The transports of the running event loop's agents."""
-    transports = _TRANSPORTS.get(None)
-    if transports is None:
-        transports = WeakKeyDictionary[KimiAgent, "Transport"]()
-        _TRANSPORTS.set(transports)
-    return transports
-
-
 def _refuse_outside_block() -> NoReturn:
     raise ConfigurationError("iterate inside the block: `async with agent.stream(…) as run:`")
-
-
-def _engine_named(engine: str | Engine) -> Engine | None:
-    if isinstance(engine, Engine):
-        return engine
-    if engine == "auto":
-        return None
-    if engine not in ENGINES:
-        raise ConfigurationError(
-            f"engine {engine!r} is not known; use 'auto', an Engine value, or one of {', '.join(ENGINES)}"
-        )
-    return ENGINES[engine]
-
-
-def _generation_named(generation: str | Generation) -> Generation | None:
-    if isinstance(generation, Generation):
-        return generation
-    if generation == "auto":
-        return None
-    if generation not in GENERATIONS:
-        raise ConfigurationError(
-            f"generation {generation!r} is not known; use 'auto', a Generation value, or one of "
-            f"{', '.join(GENERATIONS)}"
-        )
-    return GENERATIONS[generation]
-
-
-def _api_named(api: str) -> str:
-    if api not in ("chat", "completions"):
-        raise ConfigurationError(f"api must be 'chat' or 'completions', got {api!r}")
-    return api
 
 
 def _url(transport: Transport) -> str:
