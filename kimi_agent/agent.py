@@ -254,10 +254,11 @@ class KimiAgent:
                 return ()
         return self._listed
 
-    def _look_at(self, chunk: JsonObject) -> None:
+    def _look_at(self, chunk: JsonObject) -> Engine | None:
         """Learn from a reply what engine the server is; the next run speaks its dialect."""
         if self._engine is None:
             self._engine = engine_of_reply(chunk)
+        return self._engine
 
     def _connected(self) -> Transport:
         transport = self._given_transport or transports().get(self)

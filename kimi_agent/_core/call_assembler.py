@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +14,6 @@ from kimi_agent.events import ModelEvent, ToolCallDelta, ToolCallStarted
 from kimi_agent.json_types import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kimi_agent.json_types import JsonObject
 
 
@@ -60,8 +59,11 @@ class CallAssembler:
     An index that comes again with another id *and* another name or whole arguments is a new call.
     """
 
-    def __init__(self, tool_names: Mapping[str, str] | None = None) -> None:
-        self._tool_names: Mapping[str, str] = {} if tool_names is None else tool_names
+    def __init__(self, tool_names: Collection[str] = ()) -> None:
+        is_renamed = isinstance(tool_names, Mapping)
+        self._tool_names: Mapping[str, str] = (
+            tool_names if is_renamed else {name: name for name in tool_names}
+        )
         """For each tool's name on the wire its own."""
         self._calls: list[_Growing] = []
         self._by_index: dict[int, _Growing] = {}

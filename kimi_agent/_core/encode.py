@@ -10,6 +10,7 @@ from kimi_agent._core.json_bytes import members, to_json
 from kimi_agent._core.lessons import Learned, Lesson, learn
 from kimi_agent._core.request_fields import request_fields, with_lessons
 from kimi_agent._core.wire_history import WireHistory, tools_of_messages
+from kimi_agent.dialects.engine import VLLM
 from kimi_agent.errors import InvalidRequestError
 from kimi_agent.json_types import is_object
 from kimi_agent.results import Repair
@@ -210,7 +211,8 @@ class ChatEncoder(LearningEncoder):
             fields.pop("tool_choice", None)
             fields.pop("parallel_tool_calls", None)
         if self._learned.tool_choice is not None:
-            fields.update(self.engine.raw_text_fields)
+            # Only vLLM refuses tools like that, so its fields are right even if it is not recognised yet.
+            fields.update(self.engine.raw_text_fields or VLLM.raw_text_fields)
         if stream:
             fields.update(stream=True, stream_options={"include_usage": True})
         return with_lessons(fields, self._learned)

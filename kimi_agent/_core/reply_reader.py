@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kimi_agent._core.call_assembler import CallAssembler, StructuredCall
@@ -17,13 +16,12 @@ from kimi_agent.json_types import is_array, is_object
 from kimi_agent.messages import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from kimi_agent._core.transcript import Output
     from kimi_agent.json_types import JsonObject
 
 # Moonshot, SGLang and llama.cpp use the first name, vLLM since January 2026 and OpenRouter the second.
-_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
@@ -53,7 +51,7 @@ class ReplyReader:
 
     def __init__(
         self,
-        tool_names: Mapping[str, str] = _NO_NAMES,
+        tool_names: Collection[str] = (),
         *,
         text_format: str | None = "k2",
         starts_in_thought: bool = False,

@@ -85,6 +85,7 @@ _CONTEXT: Final = tuple(
         r"maximum context length of (?P<limit>\d+) tokens.*?total of (?P<requested>\d+)",
         r"is too large: (?P<requested>\d+)\..*?(?:context length is|supports at most) (?P<limit>\d+)",
         r"\(length (?P<requested>\d+)\) is longer than the maximum model length of (?P<limit>\d+)",
+        r"maximum context length is (?P<limit>\d+) tokens.*?resulted in (?P<requested>\d+) tokens",
         r"passed (?P<requested>\d+) input tokens.*?context length is only (?P<limit>\d+)",
         r"input \((?P<requested>\d+) tokens\) is longer than the model's context length \((?P<limit>\d+)",
         r"request \((?P<requested>\d+) tokens\) exceeds the available context size \((?P<limit>\d+)",

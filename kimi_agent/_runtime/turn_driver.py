@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kimi_agent._core.settled import SettledReply
     from kimi_agent._core.turn import Turn
     from kimi_agent._runtime.tool_runner import ToolRunner
+    from kimi_agent.dialects import Engine
     from kimi_agent.events import ModelEvent, ToolEvent
     from kimi_agent.json_types import JsonObject
     from kimi_agent.options import ModelOptions, RunLimits
@@ -85,11 +86,12 @@ class TurnDriver:
     limits: RunLimits
     stream: bool
     make_runner: Callable[[Callable[[ToolEvent], None]], ToolRunner]
-    on_first_chunk: Callable[[JsonObject], None]
-    """Told the first chunk of every reply, which may show what engine the server is."""
+    on_first_chunk: Callable[[JsonObject], Engine | None]
+    """Told the first chunk of every reply; gives the engine that the server shows itself to be."""
     outcomes: dict[int, ToolOutcome] = field(default_factory=dict[int, ToolOutcome])
     """The finished calls of the tool round under way, by index."""
     result: RunResult | None = None
+    seen_engine: Engine | None = None
     _noted_parser: bool = False
 
     def learn(self, error: KimiAgentError) -> bool:
@@ -113,7 +115,7 @@ class TurnDriver:
         if self._noted_parser or self.encoder.path != "/chat/completions":
             return
         self._noted_parser = True
-        advice = parser_flags(self.encoder.engine, self.encoder.generation)
+        advice = parser_flags(self.seen_engine or self.encoder.engine, self.encoder.generation)
         detail = f"the server left tool calls as raw text; they were read, but better {advice}"
         self.turn.add_repair(Repair(kind="missing_parser", where="server", detail=detail))
         if self.encoder.warn_once("missing_parser"):
@@ -244,7 +246,7 @@ class _Step:
                         continue
                     if not tried.is_known:
                         tried.is_known = True
-                        driver.on_first_chunk(chunk)
+                        driver.seen_engine = driver.on_first_chunk(chunk) or driver.seen_engine
                     for event in reader.feed(chunk):
                         if tried.first is None:
                             tried.first = anyio.current_time()

@@ -154,7 +154,9 @@ class Case:
         if not may_leak:
             self.replies[title] = reply
             if path == "/chat/completions":
-                self.sightings += sightings(reply, title)
+                # No engine looks for calls where no tools were offered.
+                found = sightings(reply, title)
+                self.sightings += [each for each in found if each.leak.kind != "call" or "tools" in fields]
         return reply
 
     def question(self, text: str, **more: Any) -> JsonObject:

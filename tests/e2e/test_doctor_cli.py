@@ -20,7 +20,7 @@ from kimi_agent.doctor import CHECKS
 from kimi_agent.testing import Hang, KimiServer, Reply, adaptive_reply, error_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
 START = """
 import argparse, sys
@@ -46,11 +46,13 @@ def run_doctor(*arguments: str) -> int:
 
 
 @contextmanager
-def started(*arguments: str, **options: Any) -> Generator[subprocess.Popen[bytes]]:
+def started(
+    *arguments: str, stdout: int = subprocess.PIPE, env: Mapping[str, str] | None = None
+) -> Generator[subprocess.Popen[bytes]]:
     """The command as a process of its own, which ends with the block."""
-    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    command = [sys.executable, "-c", START, "doctor", *arguments]
-    with subprocess.Popen(command, **streams) as process:  # noqa: S603 - this Python and our own module
+    with subprocess.Popen(  # noqa: S603 - this Python and our own module
+        [sys.executable, "-c", START, "doctor", *arguments], stdout=stdout, stderr=subprocess.PIPE, env=env
+    ) as process:
         try:
             yield process
         finally:
