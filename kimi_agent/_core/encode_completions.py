@@ -63,6 +63,10 @@ class CompletionsEncoder(LearningEncoder):
         self._messages: list[Message] = []
 
     def _add(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            if "reasoning" in message:
+                # The templates read this name only, whatever the server's chat API reads.
+                message.setdefault("reasoning_content", message.pop("reasoning"))
         self._messages += [
             self._guarded(message, f"a message of role {message.get('role')!r}") for message in messages
         ]

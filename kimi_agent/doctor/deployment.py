@@ -17,8 +17,10 @@ from kimi_agent.doctor.observed_reply import ObservedReply
 from kimi_agent.errors import (
     EngineOverloadedError,
     InvalidRequestError,
+    KimiAgentError,
     RateLimitedError,
     ToolsUnsupportedError,
+    TransportConnectionError,
     TransportTimeoutError,
 )
 from kimi_agent.options import ModelOptions
@@ -61,6 +63,8 @@ class Deployment:
     learned: Learned = field(default_factory=Learned)
     lessons: list[Lesson] = field(default_factory=list["Lesson"])
     """What the server's refusals taught."""
+    _was_cut: bool = False
+    """Whether the latest connection was lost."""
 
     @property
     def dialect(self) -> Engine:
@@ -110,8 +114,8 @@ class Deployment:
     ) -> ObservedReply:
         """The reply to one request, as it came.
 
-        A server that is busy is asked again, and so is one that refuses a field which can be left out, as
-        the agent does it; `learns=False` sends everything as it is.
+        A server that is busy is asked again, once also one that cut the connection, and, as the agent does
+        it, one that refuses a field which can be left out; `learns=False` sends everything as it is.
 
         Raises:
             KimiAgentError: there was no reply in time, or the server refused.
@@ -122,14 +126,27 @@ class Deployment:
                     body = with_lessons(fields, self.learned) if learns else fields
                     try:
                         return await self._sent(body, path)
-                    except (RateLimitedError, EngineOverloadedError) as error:
-                        await anyio.sleep(error.retry_after_s or _PAUSE_S)
-                    except InvalidRequestError as error:
-                        if not (learns and self._learn(error, body)):
+                    except KimiAgentError as error:
+                        if not await self._may_resend(error, body, learns=learns):
                             raise
                 return await self._sent(with_lessons(fields, self.learned) if learns else fields, path)
         except TimeoutError:
             raise self.late() from None
+
+    async def _may_resend(self, error: KimiAgentError, body: JsonObject, *, learns: bool) -> bool:
+        """Whether the request is to be sent again, once it is time to."""
+        match error:
+            case RateLimitedError() | EngineOverloadedError():
+                await anyio.sleep(error.retry_after_s or _PAUSE_S)
+                return True
+            case TransportConnectionError():
+                # A server may close an idle connection in the moment it is used again.
+                is_first, self._was_cut = not self._was_cut, True
+                return is_first
+            case InvalidRequestError():
+                return learns and self._learn(error, body)
+            case _:
+                return False
 
     def _learn(self, error: InvalidRequestError, body: JsonObject) -> bool:
         # That a server has no tool parser is a finding, nothing to work around here.
@@ -154,6 +171,7 @@ class Deployment:
         async with aclosing(self.transport.stream(request)) as chunks:
             async for chunk in chunks:
                 reply.add(chunk)
+        self._was_cut = False
         reply.duration_s = anyio.current_time() - started
         return reply
 

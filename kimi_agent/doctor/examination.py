@@ -171,7 +171,13 @@ def _report(case: Case, findings: list[Finding]) -> Report:
     wants_flags = any(finding.wants_flags and finding.verdict == "fail" for finding in findings)
     command = ""
     if wants_flags:
-        command = start_command(deployment.dialect, deployment.generation, case.weights, reasons=case.reasons)
+        command = start_command(
+            deployment.dialect,
+            deployment.generation,
+            case.weights,
+            text_format=case.text_format,
+            reasons=case.reasons,
+        )
     return Report(
         base_url=deployment.base_url,
         api=case.asked.api,

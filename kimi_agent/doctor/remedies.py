@@ -87,17 +87,21 @@ def reasoning_remedy(engine: Engine, text_format: str, generation: Generation) -
     return _flags_told(engine, text_format, flags)
 
 
-def start_command(engine: Engine, generation: Generation, weights: str, *, reasons: bool) -> str:
-    """How to start `engine` so that calls and reasoning are parsed; `""` if that is not known."""
-    calls = tool_flags(engine, generation.text_format)
+def start_command(
+    engine: Engine, generation: Generation, weights: str, *, text_format: str, reasons: bool
+) -> str:
+    """How to start `engine` so that calls and reasoning are parsed; `""` if that is not known.
+
+    `text_format` is the grammar of the model's raw text, and `reasons` whether it was seen to reason.
+    """
+    calls = tool_flags(engine, text_format)
     if not engine.start_command or not calls:
         return ""
+    parts = [engine.start_command.replace("MODEL", weights), calls]
     thinks = reasons or (generation is not UNKNOWN and generation.thinking != "never")
-    thoughts = engine.reasoning_flags.get(generation.text_format, "") if thinks else ""
-    thoughts = thoughts and reasoning_flags(engine, generation.text_format, generation)
-    return " ".join(
-        part for part in (engine.start_command.replace("MODEL", weights), calls, thoughts) if part
-    )
+    if thinks and engine.reasoning_flags.get(text_format):
+        parts.append(reasoning_flags(engine, text_format, generation))
+    return " ".join(parts)
 
 
 def advice_on(error: KimiAgentError) -> str:

@@ -90,7 +90,9 @@ class Exchange:
 class Refusing:
     """A server that answers an error as long as a request is what it refuses."""
 
-    def __init__(self, is_refused: Callable[[Body], bool], message: str, status: int = 400, **more: Any) -> None:
+    def __init__(
+        self, is_refused: Callable[[Body], bool], message: str, status: int = 400, **more: Any
+    ) -> None:
         self._is_refused = is_refused
         self._error = error_reply(status, message, **more)
         self.refused = 0

@@ -108,11 +108,15 @@ async def test_the_first_reply_tells_the_engine_and_nothing_else_is_asked(
 
 
 @pytest.mark.parametrize(("config", "engine"), CONFIGS.items())
-async def test_the_list_of_models_tells_the_engine_where_it_is_asked_for_anyway(config: str, engine: str) -> None:
+async def test_the_list_of_models_tells_the_engine_where_it_is_asked_for_anyway(
+    config: str, engine: str
+) -> None:
     script = [adaptive_reply(RAW), adaptive_reply(ANSWER)]
     model = json.loads(recorded(config, "models").body)["data"][0]["id"]
 
-    async with agent_on({MODELS: played(recorded(config, "models")), CHAT: script}, model=None, tools=["f"]) as (
+    async with agent_on(
+        {MODELS: played(recorded(config, "models")), CHAT: script}, model=None, tools=["f"]
+    ) as (
         server,
         agent,
     ):
@@ -181,7 +185,9 @@ async def test_a_host_tells_its_engine_whatever_the_replies_look_like(url: str, 
         assert body[described.output_limit_field] == 77
         assert set(described.reasoning_fields) <= body["messages"][0].keys(), place
         if engine in ("moonshot", "openrouter"):
-            assert {"reasoning", "reasoning_content"} & body["messages"][0].keys() == {*described.reasoning_fields}
+            assert {"reasoning", "reasoning_content"} & body["messages"][0].keys() == {
+                *described.reasoning_fields
+            }
 
 
 # --- given by the caller ----------------------------------------------------------------------------------
@@ -198,7 +204,9 @@ async def test_an_engine_may_be_named(name: str) -> None:
     assert paths(seen.requests) == [CHAT]
     assert seen.body[engine.output_limit_field] == 5
     assert engine.thinking_field in seen.body
-    assert seen.messages == [{"role": "assistant", "content": "Hello", **dict.fromkeys(engine.reasoning_fields, "hm")}]
+    assert seen.messages == [
+        {"role": "assistant", "content": "Hello", **dict.fromkeys(engine.reasoning_fields, "hm")}
+    ]
 
 
 async def test_an_engine_may_be_described() -> None:
@@ -245,7 +253,9 @@ async def test_an_engine_given_by_the_caller_is_kept_whatever_replies_look_like(
     async with agent_on([of_sglang(RAW), of_sglang(ANSWER)] * 2, tools=["f"], engine="vllm") as (_, agent):
         results = [await run_of(agent) for _ in range(2)]
 
-    assert [flags_said("".join(repair.detail for repair in each.repairs)) for each in results] == [["vllm"]] * 2
+    assert [flags_said("".join(repair.detail for repair in each.repairs)) for each in results] == [
+        ["vllm"]
+    ] * 2
 
 
 async def test_completions_ask_for_the_list_of_models_once() -> None:

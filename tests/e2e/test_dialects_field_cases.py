@@ -26,7 +26,6 @@ from tests.e2e.dialects import (
     exchange,
     holds_no_null,
     run_of,
-    told,
     without,
 )
 from tests.e2e.field_cases import (
@@ -81,7 +80,9 @@ def refusing(case: Case, is_refused: Callable[[Body], bool]) -> Refusing:
 
 # --- replies: K3's text, tools of messages, a lost connection ---------------------------------------------
 
-REPLY_CASES = {name: case for name, case in BY_ID.items() if {"text", "message", "chunks"} & case.input.keys()}
+REPLY_CASES = {
+    name: case for name, case in BY_ID.items() if {"text", "message", "chunks"} & case.input.keys()
+}
 REPLIES = [
     pytest.param(case, way, id=f"{case.id}-{way.name}")
     for case in REPLY_CASES.values()
@@ -98,7 +99,9 @@ async def test_a_user_gets_from_a_reply_what_the_case_expects(case: Case, way: W
         case = replace(case, input={**case.input, "tools": ["get_weather"], "request": {}})
     model = "kimi-k3" if case.kind in ("k3_xtml", "features") else "kimi-k2"
     limits = RunLimits(max_retries=RETRIES, max_retry_delay_s=0)
-    script = way.replies * (1 + RETRIES) if "error" in case.expected else [*way.replies, adaptive_reply(ANSWER)]
+    script = (
+        way.replies * (1 + RETRIES) if "error" in case.expected else [*way.replies, adaptive_reply(ANSWER)]
+    )
     with anyio.fail_after(20):
         async with (
             KimiServer(replies=script, repeat_last=True) as server,
@@ -129,7 +132,7 @@ async def meet(agent: KimiAgent, outcome: Outcome, *, streamed: bool) -> None:
         return
     async with agent.stream(CASE_PROMPT) as run:
         async for each in run:
-            outcome.events.append(each)  # noqa: PERF401 - what came before an error is kept
+            outcome.events.append(each)
     outcome.result, outcome.text = run.result, run.text
 
 
@@ -148,7 +151,9 @@ async def test_a_raw_call_of_a_tool_that_a_message_brought_runs(streamed: bool) 
 # --- ids ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("model", "engine"), [("kimi-k3", "vllm"), ("kimi-k3", "moonshot"), ("kimi-k2", "vllm")])
+@pytest.mark.parametrize(
+    ("model", "engine"), [("kimi-k3", "vllm"), ("kimi-k3", "moonshot"), ("kimi-k2", "vllm")]
+)
 @STREAMED
 async def test_ids_that_repeat_on_every_turn_pair_by_place(streamed: bool, model: str, engine: str) -> None:
     case = BY_ID["KF-G03"]
@@ -158,7 +163,12 @@ async def test_ids_that_repeat_on_every_turn_pair_by_place(streamed: bool, model
     ]
 
     seen = await exchange(
-        (), [*script, adaptive_reply(ANSWER)], model=model, engine=engine, tools=["list_dir"], streamed=streamed
+        (),
+        [*script, adaptive_reply(ANSWER)],
+        model=model,
+        engine=engine,
+        tools=["list_dir"],
+        streamed=streamed,
     )
 
     assert seen.executed == [("list_dir", turn["arguments"]) for turn in turns]
@@ -227,10 +237,14 @@ async def test_a_thought_stays_with_its_message() -> None:
 
 async def test_thinking_is_not_switched_off_where_it_cannot_be() -> None:
     case = BY_ID["KF-H09"]
-    server = refusing(case, lambda body: body.get("thinking") not in (None, {"type": "enabled", "keep": "all"}))
+    server = refusing(
+        case, lambda body: body.get("thinking") not in (None, {"type": "enabled", "keep": "all"})
+    )
     options = ModelOptions(thinking=False)
 
-    seen = await exchange((), server, model=case.input["request"]["model"], engine="moonshot", options=options)
+    seen = await exchange(
+        (), server, model=case.input["request"]["model"], engine="moonshot", options=options
+    )
 
     assert server.refused == 0
     assert seen.body == {"model": "kimi-k2.7-code", "messages": [ASKED]}
@@ -280,7 +294,9 @@ async def test_a_call_nobody_answered_is_told_to_be_interrupted(streamed: bool) 
 
 async def test_a_result_without_content_is_sent_empty() -> None:
     case = BY_ID["KF-I06"]
-    server = refusing(case, lambda body: any("content" not in each for each in body["messages"] if each["role"] == "tool"))
+    server = refusing(
+        case, lambda body: any("content" not in each for each in body["messages"] if each["role"] == "tool")
+    )
     history = [calling(call("functions.x:0", "x", "{}")), *case.input["request"]["messages"]]
 
     seen = await exchange(history, server)
@@ -404,7 +420,10 @@ async def test_tools_of_messages_move_to_the_request_where_a_model_takes_none() 
 
 async def test_tools_of_messages_stay_where_they_are_in_every_request() -> None:
     case = BY_ID["KF-M08"]
-    declared = {"role": "system", "tools": [{"type": "function", "function": {"name": "a", "parameters": {}}}]}
+    declared = {
+        "role": "system",
+        "tools": [{"type": "function", "function": {"name": "a", "parameters": {}}}],
+    }
     history = [declared, *case.input["history"][1:], {"role": "assistant", "content": "first"}]
     script = [adaptive_reply(tool_calls=[tool_call("a", {})]), adaptive_reply(ANSWER), adaptive_reply(ANSWER)]
 
@@ -444,7 +463,7 @@ def answers_of(case: Case) -> list[Reply]:
 REFUSALS = [
     pytest.param(case, place, id=f"{name}-{place}")
     for name, case in BY_ID.items()
-    if case.kind == "errors_transport" and "chunks" not in case.input or name == "KF-I14"
+    if (case.kind == "errors_transport" and "chunks" not in case.input) or name == "KF-I14"
     for place in range(len(answers_of(case)))
 ]
 

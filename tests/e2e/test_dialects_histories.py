@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,13 @@ HISTORIES = {
         sent=[USER, calling(n(0)), told(n(0))],
     ),
     "ids of K3": History(
-        given=[USER, calling("get_weather_0"), told("get_weather_0"), calling("get_weather_1"), told("get_weather_1")],
+        given=[
+            USER,
+            calling("get_weather_0"),
+            told("get_weather_0"),
+            calling("get_weather_1"),
+            told("get_weather_1"),
+        ],
         sent=[USER, calling(n(0)), told(n(0)), calling(n(1)), told(n(1))],
     ),
     "ids cut to safe characters": History(
@@ -86,7 +93,12 @@ HISTORIES = {
         sent=[calling(call(n(0, "search"), "search")), told(n(0, "search"))],
     ),
     "ids that count every message anew": History(
-        given=[calling("get_weather:0"), told("get_weather:0"), calling("get_weather:0"), told("get_weather:0")],
+        given=[
+            calling("get_weather:0"),
+            told("get_weather:0"),
+            calling("get_weather:0"),
+            told("get_weather:0"),
+        ],
         sent=[calling(n(0)), told(n(0)), calling(n(1)), told(n(1))],
     ),
     "ids that are right already": History(
@@ -252,7 +264,9 @@ HISTORIES = {
         repairs=[("unknown_keys", "messages[0]")],
     ),
     "nulls of OpenAI's client": History(
-        given=[{**SAID, "refusal": None, "audio": None, "function_call": None, "tool_calls": None, "name": None}],
+        given=[
+            {**SAID, "refusal": None, "audio": None, "function_call": None, "tool_calls": None, "name": None}
+        ],
         sent=[SAID],
     ),
     "keys in calls": History(
@@ -505,7 +519,7 @@ async def test_the_messages_of_each_request_begin_the_next_one_to_the_byte(name:
         sent = [messages_bytes(request.raw) for request in server.requests]
 
     assert len(sent) == 7 * runs
-    for earlier, later in zip(sent, sent[1:], strict=False):
+    for earlier, later in itertools.pairwise(sent):
         assert later.startswith(earlier)
         assert len(later) > len(earlier)
 
@@ -523,11 +537,14 @@ async def test_bytes_do_not_change_when_a_reply_tells_the_engine(marks: Row) -> 
             history = (await run_of(agent, history)).messages
         sent = [messages_bytes(request.raw) for request in server.requests]
 
-    assert [later.startswith(earlier) for earlier, later in zip(sent, sent[1:], strict=False)] == [True, True]
+    assert [later.startswith(earlier) for earlier, later in itertools.pairwise(sent)] == [True, True]
 
 
 async def test_bytes_change_where_a_repair_says_so_and_only_then() -> None:
-    script = [*steps(2), error_reply(400, "reasoning_content is missing in assistant tool call message at index 1")]
+    script = [
+        *steps(2),
+        error_reply(400, "reasoning_content is missing in assistant tool call message at index 1"),
+    ]
     script += steps(1)
     agent_options = {"tools": ["get_weather"], "model": "kimi-k2.6", "engine": "moonshot"}
 
@@ -538,7 +555,7 @@ async def test_bytes_change_where_a_repair_says_so_and_only_then() -> None:
 
     assert first.repairs == []
     assert [repair.kind for repair in second.repairs] == ["reasoning_required"]
-    follows = [later.startswith(earlier) for earlier, later in zip(sent, sent[1:], strict=False)]
+    follows = [later.startswith(earlier) for earlier, later in itertools.pairwise(sent)]
     assert follows == [True, True, True, False, True]
 
 
@@ -553,11 +570,18 @@ async def test_malformed_calls_are_sent_again_in_the_same_words() -> None:
             history = (await run_of(agent, history)).messages
         sent = [messages_bytes(request.raw) for request in server.requests]
 
-    assert all(later.startswith(earlier) for earlier, later in zip(sent, sent[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(sent))
 
 
 async def test_repairs_change_nothing_in_what_the_result_holds() -> None:
-    given = [USER, calling("a", "b"), told("b"), {**SAID, "odd": {"x": 1}}, calling(call("c", arguments="{")), USER]
+    given = [
+        USER,
+        calling("a", "b"),
+        told("b"),
+        {**SAID, "odd": {"x": 1}},
+        calling(call("c", arguments="{")),
+        USER,
+    ]
     kept = copy.deepcopy(given)
 
     async with agent_on(steps(3), tools=["get_weather"]) as (_, agent):
@@ -565,7 +589,11 @@ async def test_repairs_change_nothing_in_what_the_result_holds() -> None:
 
     assert result.messages[: len(kept)] == kept
     assert result.messages[len(kept) :] == result.new_messages
-    assert {repair.kind for repair in result.repairs} == {"missing_result", "unknown_keys", "history_arguments"}
+    assert {repair.kind for repair in result.repairs} == {
+        "missing_result",
+        "unknown_keys",
+        "history_arguments",
+    }
 
 
 async def test_options_stand_behind_the_messages() -> None:

@@ -54,7 +54,9 @@ def raw(*headers: str) -> str:
 
 @STREAMED
 @pytest.mark.parametrize(("own", "sent"), NAMES.items())
-async def test_a_tool_is_sent_by_its_alias_and_known_by_its_own_name(own: str, sent: str, streamed: bool) -> None:
+async def test_a_tool_is_sent_by_its_alias_and_known_by_its_own_name(
+    own: str, sent: str, streamed: bool
+) -> None:
     script = [adaptive_reply(tool_calls=[tool_call(sent, {"a": 1})]), adaptive_reply(ANSWER)]
 
     seen = await exchange((), script, tools=[own], streamed=streamed)
@@ -73,7 +75,10 @@ async def test_a_tool_is_sent_by_its_alias_and_known_by_its_own_name(own: str, s
 
 @STREAMED
 async def test_names_that_would_become_one_stay_apart(streamed: bool) -> None:
-    calls = [tool_call(sent, {"own": own}, id=f"functions.{sent}:{place}") for place, (own, sent) in enumerate(TWINS.items())]
+    calls = [
+        tool_call(sent, {"own": own}, id=f"functions.{sent}:{place}")
+        for place, (own, sent) in enumerate(TWINS.items())
+    ]
 
     seen = await exchange(
         (), [adaptive_reply(tool_calls=calls), adaptive_reply(ANSWER)], tools=list(TWINS), streamed=streamed
@@ -83,7 +88,9 @@ async def test_names_that_would_become_one_stay_apart(streamed: bool) -> None:
     assert sorted(seen.executed) == sorted((own, {"own": own}) for own in TWINS)
     again = seen.bodies[1]["messages"][1]["tool_calls"]
     assert [each["function"]["name"] for each in again] == list(TWINS.values())
-    assert [each["id"] for each in again] == [f"functions.{sent}:{n}" for n, sent in enumerate(TWINS.values())]
+    assert [each["id"] for each in again] == [
+        f"functions.{sent}:{n}" for n, sent in enumerate(TWINS.values())
+    ]
 
 
 @STREAMED
@@ -91,7 +98,9 @@ async def test_names_that_would_become_one_stay_apart(streamed: bool) -> None:
 async def test_raw_calls_are_known_by_their_aliases(names: dict[str, str], streamed: bool) -> None:
     text = raw(*[f"functions.{sent}:{place}" for place, sent in enumerate(names.values())])
 
-    seen = await exchange((), [adaptive_reply(text), adaptive_reply(ANSWER)], tools=list(names), streamed=streamed)
+    seen = await exchange(
+        (), [adaptive_reply(text), adaptive_reply(ANSWER)], tools=list(names), streamed=streamed
+    )
 
     assert sorted(name for name, _ in seen.executed) == sorted(names)
 
@@ -104,7 +113,11 @@ async def test_k3s_raw_calls_are_known_by_their_aliases(streamed: bool) -> None:
     text += "<|close|>tools<|sep|>"
 
     seen = await exchange(
-        (), [adaptive_reply(text), adaptive_reply(ANSWER)], tools=list(TWINS), model="kimi-k3", streamed=streamed
+        (),
+        [adaptive_reply(text), adaptive_reply(ANSWER)],
+        tools=list(TWINS),
+        model="kimi-k3",
+        streamed=streamed,
     )
 
     assert sorted(name for name, _ in seen.executed) == sorted(TWINS)

@@ -113,14 +113,19 @@ PYDANTIC = (
     "1 validation error:\n  {{'type': 'extra_forbidden', 'loc': ('body', '{name}'), "
     "'msg': 'Extra inputs are not permitted', 'input': 1}}"
 )
-FASTAPI_DETAIL = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted", "input": 1}
+FASTAPI_DETAIL = {
+    "type": "extra_forbidden",
+    "loc": ["body", "seed"],
+    "msg": "Extra inputs are not permitted",
+    "input": 1,
+}
 
 KINDS = {
     "temperature": Kind(
         wordings=(
             "invalid temperature: only 1 is allowed for this model",
-            "Unsupported value: 'temperature' does not support 0.3 with this model. Only the default (1) value "
-            "is supported.",
+            ("Unsupported value: 'temperature' does not support 0.3 with this model. Only the default (1) value "
+            "is supported."),
             "Unsupported parameter: 'temperature' is not supported with this model.",
             "`temperature` is not supported by this model",
         ),
@@ -146,7 +151,10 @@ KINDS = {
         change=no("n"),
     ),
     "logprobs": Kind(
-        wordings=("invalid logprobs: only false is allowed for this model", "property 'logprobs' is unsupported"),
+        wordings=(
+            "invalid logprobs: only false is allowed for this model",
+            "property 'logprobs' is unsupported",
+        ),
         options={"extra_body": {"logprobs": True}},
         change=no("logprobs"),
     ),
@@ -188,8 +196,8 @@ KINDS = {
         wordings=(
             "messages[0].role: unknown variant `developer`, expected one of `system`, `user`, `assistant`, `tool`",
             "developer is not one of ['system', 'assistant', 'user', 'tool'] - 'messages.0.role'",
-            "Invalid value: 'developer'. Supported values are: 'system', 'assistant', 'user', and 'tool'. "
-            "(parameter=messages[0].role)",
+            ("Invalid value: 'developer'. Supported values are: 'system', 'assistant', 'user', and 'tool'. "
+            "(parameter=messages[0].role)"),
             "Unsupported role: developer",
         ),
         history=({"role": "developer", "content": "Be brief."},),
@@ -211,8 +219,8 @@ KINDS = {
     ),
     "max_tokens": Kind(
         wordings=(
-            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
-            "instead.",
+            ("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
+            "instead."),
             "max_tokens is deprecated, please use max_completion_tokens",
         ),
         options={"max_output_tokens": 77},
@@ -264,8 +272,8 @@ KINDS = {
         wordings=(
             "messages[0].content must be a string",
             "messages[0].content: invalid type: sequence, expected a string at line 1",
-            "{'type': 'string_type', 'loc': ('body', 'messages', 0, 'content'), 'msg': 'Input should be a valid "
-            "string'}",
+            ("{'type': 'string_type', 'loc': ('body', 'messages', 0, 'content'), 'msg': 'Input should be a valid "
+            "string'}"),
         ),
         history=({"role": "user", "content": [TEXT, {"type": "text", "text": "b"}]},),
         repair="plain_content",
@@ -314,11 +322,14 @@ KINDS = {
             "Completions.create() got an unexpected keyword argument 'seed'",
             "litellm.UnsupportedParamsError: openrouter does not support parameters: ['seed'], for model=kimi-k2",
             PYDANTIC.format(name="seed"),
-            "1 validation error:\n  {'type': 'extra_forbidden', 'loc': 'body.seed', 'msg': 'Extra inputs are not "
-            "permitted', 'input': '1'}",
+            ("1 validation error:\n  {'type': 'extra_forbidden', 'loc': 'body.seed', 'msg': 'Extra inputs are not "
+            "permitted', 'input': '1'}"),
             json_reply({"detail": [FASTAPI_DETAIL]}, status=422),
             error_reply(400, "Unknown parameter: 'seed'.", shape="flat"),
-            json_reply({"error": {"message": json.dumps({"error": {"message": "Unknown parameter: 'seed'."}})}}, status=400),
+            json_reply(
+                {"error": {"message": json.dumps({"error": {"message": "Unknown parameter: 'seed'."}})}},
+                status=400,
+            ),
         ),
         options={"seed": 1},
         change=no("seed"),
@@ -329,7 +340,10 @@ KINDS = {
         change=no("response_format"),
     ),
     "reasoning_effort": Kind(
-        wordings=("Unknown parameter: 'reasoning_effort'.", "reasoning_effort is not supported by this model"),
+        wordings=(
+            "Unknown parameter: 'reasoning_effort'.",
+            "reasoning_effort is not supported by this model",
+        ),
         options={"effort": "high"},
         agent={"model": "kimi-k3"},
         change=no("reasoning_effort"),
@@ -407,8 +421,12 @@ def test_there_is_a_wording_for_every_field_that_servers_are_known_to_refuse() -
         ("temperature must be non-negative, got -1.0. (parameter=temperature, value=-1.0)", {}),
     ],
 )
-async def test_a_refusal_that_no_change_answers_is_raised_at_once(wording: str, options: dict[str, Any]) -> None:
-    seen = await exchange([USER], error_reply(400, wording), tools=["get_weather"], options=ModelOptions(**options))
+async def test_a_refusal_that_no_change_answers_is_raised_at_once(
+    wording: str, options: dict[str, Any]
+) -> None:
+    seen = await exchange(
+        [USER], error_reply(400, wording), tools=["get_weather"], options=ModelOptions(**options)
+    )
 
     assert isinstance(seen.error, errors.InvalidRequestError)
     assert wording in str(seen.error)
@@ -417,9 +435,7 @@ async def test_a_refusal_that_no_change_answers_is_raised_at_once(wording: str, 
 
 
 async def test_a_server_that_refuses_what_is_no_longer_sent_is_not_asked_for_ever() -> None:
-    seen = await exchange(
-        (), error_reply(400, "Unknown parameter: 'seed'."), options=ModelOptions(seed=1)
-    )
+    seen = await exchange((), error_reply(400, "Unknown parameter: 'seed'."), options=ModelOptions(seed=1))
 
     assert len(seen.requests) == 2
     assert isinstance(seen.error, errors.InvalidRequestError)
@@ -460,7 +476,17 @@ async def test_a_lesson_is_no_failure_that_counts_as_a_retry() -> None:
 
 async def test_a_refusal_inside_a_stream_teaches_too() -> None:
     refused = sse_reply(
-        [event({"error": {"message": "Unknown parameter: 'seed'.", "type": "invalid_request_error", "code": 400}})]
+        [
+            event(
+                {
+                    "error": {
+                        "message": "Unknown parameter: 'seed'.",
+                        "type": "invalid_request_error",
+                        "code": 400,
+                    }
+                }
+            )
+        ]
     )
 
     seen = await exchange((), [refused, adaptive_reply(ANSWER)], options=ModelOptions(seed=1), streamed=True)
@@ -482,7 +508,11 @@ async def test_a_lesson_in_the_middle_of_a_run_keeps_what_was_done() -> None:
 
 async def test_what_one_agent_learned_is_not_known_to_another() -> None:
     def strict(request: ReceivedRequest) -> Reply:
-        return error_reply(400, "Unknown parameter: 'seed'.") if "seed" in request.body else adaptive_reply(ANSWER)(request)
+        return (
+            error_reply(400, "Unknown parameter: 'seed'.")
+            if "seed" in request.body
+            else adaptive_reply(ANSWER)(request)
+        )
 
     for _ in range(2):
         seen = await exchange((), strict, options=ModelOptions(seed=1))
@@ -508,7 +538,10 @@ async def test_runs_at_the_same_time_all_come_to_know_it(
 
     results: list[RunResult] = []
     with caplog.at_level(logging.WARNING, logger="kimi_agent"):
-        async with agent_on(strict, options=ModelOptions(seed=1)) as (server, agent), anyio.create_task_group() as group:
+        async with (
+            agent_on(strict, options=ModelOptions(seed=1)) as (server, agent),
+            anyio.create_task_group() as group,
+        ):
 
             async def one() -> None:
                 nonlocal arrived

@@ -29,11 +29,18 @@ pytestmark = pytest.mark.anyio
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 TOOLS = ["get_weather", "convert_temperature", "get_time", "save_note"]
 VLLM_FLAGS = "--enable-auto-tool-choice --tool-call-parser kimi_k2"
-WANTED = ("tools_choice_none_raw", "one_call", "tool_choice_required", "prompt_too_long", "completions_too_long")
+WANTED = (
+    "tools_choice_none_raw",
+    "one_call",
+    "tool_choice_required",
+    "prompt_too_long",
+    "completions_too_long",
+)
 RECORDINGS = {
     each.id: each
     for each in load()
-    if each.case.removesuffix("_stream") in (*WANTED, "max_tokens_too_big", "wrong_model", "short_name", "models")
+    if each.case.removesuffix("_stream")
+    in (*WANTED, "max_tokens_too_big", "wrong_model", "short_name", "models")
 }
 
 
@@ -81,7 +88,7 @@ async def test_an_agent_works_on_a_vllm_without_parser_and_says_the_flags(
     assert without(sent[1], "tool_choice", "skip_special_tokens") == sent[0]
     assert all(body["skip_special_tokens"] is False for body in sent[1:])
     assert all([tool["function"]["name"] for tool in body["tools"]] == TOOLS for body in sent)
-    assert [repair.kind for repair in first.repairs][0] == "raw_tool_mode"
+    assert next(repair.kind for repair in first.repairs) == "raw_tool_mode"
     assert VLLM_FLAGS in first.repairs[0].detail
     assert {"raw_tool_calls"} <= {repair.kind for repair in second.repairs}
     assert any(VLLM_FLAGS in record.getMessage() for record in caplog.records)
@@ -164,7 +171,9 @@ def listing(*names: str) -> Reply:
 
 NOT_FOUND = {
     "vllm": played(RECORDINGS["vllm-0.32/none/short_name"]),
-    "moonshot": error_reply(404, "Not found the model kimi-k2 or Permission denied", type="resource_not_found_error"),
+    "moonshot": error_reply(
+        404, "Not found the model kimi-k2 or Permission denied", type="resource_not_found_error"
+    ),
     "flat": error_reply(404, "The model `x` does not exist.", type="NotFoundError", shape="flat"),
 }
 CHOICES = [
@@ -212,7 +221,9 @@ LOADING = {
 
 @STREAMED
 @pytest.mark.parametrize("name", LOADING)
-async def test_a_server_that_is_loading_is_waited_for_longer_than_a_failure(name: str, streamed: bool) -> None:
+async def test_a_server_that_is_loading_is_waited_for_longer_than_a_failure(
+    name: str, streamed: bool
+) -> None:
     script = [*[LOADING[name]] * 6, adaptive_reply(ANSWER)]
 
     seen = await exchange((), script, streamed=streamed)
@@ -248,69 +259,77 @@ async def test_a_server_that_is_merely_unavailable_is_asked_again_as_after_any_f
 # --- a context that is too long ---------------------------------------------------------------------------
 
 CONTEXT: dict[str, tuple[Any, int | None, int | None]] = {
-    "Moonshot": ("Invalid request: Your request exceeded model token limit: 262144 (requested: 274613)", 262_144, 274_613),
+    "Moonshot": (
+        "Invalid request: Your request exceeded model token limit: 262144 (requested: 274613)",
+        262_144,
+        274_613,
+    ),
     "Moonshot, without numbers": ("Input token length too long", None, None),
     "Moonshot, without the second": ("Your request exceeded model token limit: 262144", 262_144, None),
     "vLLM, total": (
-        "This model's maximum context length is 2048 tokens. However, you requested 100 output tokens and your "
+        ("This model's maximum context length is 2048 tokens. However, you requested 100 output tokens and your "
         "prompt contains at least 1949 input tokens, for a total of at least 2049 tokens. Please reduce the length "
-        "of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=1949)",
+        "of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=1949)"),
         2048,
         2049,
     ),
     "vLLM, prompt alone": (
-        "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input "
-        "tokens, which exceeds this limit even without any output tokens. (parameter=input_tokens, value=2049)",
+        ("This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input "
+        "tokens, which exceeds this limit even without any output tokens. (parameter=input_tokens, value=2049)"),
         2048,
         2049,
     ),
     "vLLM, before the total": (
-        "This model's maximum context length is 131072 tokens. However, you requested 8192 output tokens and your "
-        "prompt contains at least 122881 input tokens",
+        ("This model's maximum context length is 131072 tokens. However, you requested 8192 output tokens and your "
+        "prompt contains at least 122881 input tokens"),
         131_072,
         122_881,
     ),
     "vLLM, passed": (
-        "You passed 3000 input tokens and requested 100 output tokens. However, the model's context length is only "
+        ("You passed 3000 input tokens and requested 100 output tokens. However, the model's context length is only "
         "2048 tokens, resulting in a maximum input length of 1948 tokens. Please reduce the length of the input "
-        "prompt.",
+        "prompt."),
         2048,
         3000,
     ),
     "vLLM, token ids": (
-        "The decoder prompt (length 3000) is longer than the maximum model length of 2048. Make sure that "
-        "`max_model_len` is no smaller than the number of text tokens.",
+        ("The decoder prompt (length 3000) is longer than the maximum model length of 2048. Make sure that "
+        "`max_model_len` is no smaller than the number of text tokens."),
         2048,
         3000,
     ),
     "vLLM, output": (
-        "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context length is 2048 "
-        "tokens and your request has 100 input tokens (9000 > 2048 - 100).",
+        ("'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context length is 2048 "
+        "tokens and your request has 100 input tokens (9000 > 2048 - 100)."),
         2048,
         9000,
     ),
     "OpenAI": (
-        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens. Please "
-        "reduce the length of the messages.",
+        ("This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens. Please "
+        "reduce the length of the messages."),
         8192,
         9000,
     ),
     "OpenAI, requested": (
-        "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the "
-        "messages, 1000 in the completion).",
+        ("This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the "
+        "messages, 1000 in the completion)."),
         8192,
         9000,
     ),
     "OpenRouter": (
-        "This endpoint's maximum context length is 262144 tokens. However, you requested about 300000 tokens (299000 "
-        "of text input, 1000 in the output). Please reduce the length of either one.",
+        ("This endpoint's maximum context length is 262144 tokens. However, you requested about 300000 tokens (299000 "
+        "of text input, 1000 in the output). Please reduce the length of either one."),
         262_144,
         300_000,
     ),
-    "SGLang": ("The input (3291 tokens) is longer than the model's context length (2048 tokens).", 2048, 3291),
+    "SGLang": (
+        "The input (3291 tokens) is longer than the model's context length (2048 tokens).",
+        2048,
+        3291,
+    ),
     "SGLang, with the output": (
-        "Requested token count exceeds the model's maximum context length of 2048 tokens. You requested a total of "
-        "3000 tokens: 2000 tokens from the input messages and 1000 tokens for the completion.",
+        ("Requested token count exceeds the model's maximum context length of 2048 tokens. You requested a total of "
+        "3000 tokens: 2000 tokens from the input messages and 1000 tokens for the completion."),
         2048,
         3000,
     ),
@@ -359,7 +378,9 @@ async def test_a_context_that_is_too_long_is_told_with_both_numbers(name: str) -
 
 
 RECORDED = [
-    name for name, each in RECORDINGS.items() if each.case.startswith("prompt_too_long") and each.status >= 400
+    name
+    for name, each in RECORDINGS.items()
+    if each.case.startswith("prompt_too_long") and each.status >= 400
 ]
 
 
@@ -380,7 +401,9 @@ async def test_recorded_contexts_that_are_too_long_are_told_with_both_numbers(na
 @pytest.mark.parametrize(
     "wording",
     [
-        "Upstream: " + "x" * 300 + " This model's maximum context length is 2048 tokens. However, you requested 3000 tokens",
+        "Upstream: "
+        + "x" * 300
+        + " This model's maximum context length is 2048 tokens. However, you requested 3000 tokens",
         '{"error": {"message": "Your request exceeded model token limit: 2048 (requested: 3000)", "type": "x"}}',
     ],
 )

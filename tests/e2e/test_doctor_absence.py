@@ -126,6 +126,18 @@ async def test_a_server_that_dies_on_the_way_is_left_in_peace() -> None:
     assert finding(report, "usage").seen == "the server stopped answering"
 
 
+async def test_a_connection_cut_once_is_no_finding() -> None:
+    chat = answering()
+    cut = [Reply(before=(Close(),))]
+
+    def cutting(request: ReceivedRequest) -> Reply:
+        return cut.pop() if cut and request.body.get("tools") else chat(request)
+
+    report = await report_of(model=K2, replies={CHAT: cutting, "/v1/completions": error_reply(404, "no")})
+
+    assert verdicts(report) == {**GOOD, "raw_completions": "skip"}
+
+
 async def test_a_server_that_hangs_costs_no_more_than_its_time() -> None:
     hanging = Reply(headers={"content-type": "application/json"}, body=[Hang()])
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from kimi_agent.dialects import ENGINES, GENERATIONS
-from kimi_agent.doctor.finding import Finding, Report
+from kimi_agent.doctor import CHECKS
+from kimi_agent.doctor.finding import VERDICTS, Finding, Report
 from kimi_agent.doctor.leaks import Leak, leaks_in
 from kimi_agent.doctor.observed_reply import ObservedReply
 from kimi_agent.doctor.remedies import reasoning_remedy, start_command, tool_remedy
@@ -106,7 +110,11 @@ def test_one_leak_of_a_kind_is_enough() -> None:
 def test_the_start_command_has_the_flags_of_engine_and_generation(
     engine: str, generation: str, command: str
 ) -> None:
-    assert start_command(ENGINES[engine], GENERATIONS[generation], "W", reasons=False) == command
+    made = GENERATIONS[generation]
+
+    told = start_command(ENGINES[engine], made, "W", text_format=made.text_format, reasons=False)
+
+    assert told == command
 
 
 def test_remedies_fit_servers_nobody_can_set_and_servers_nobody_knows() -> None:
@@ -164,3 +172,11 @@ def test_a_command_is_broken_before_its_flags_only() -> None:
     assert all(line.endswith(" \\") for line in lines[:-1])
     assert all(line.startswith("    --flag-") for line in lines[1:])
     assert " ".join(line.removesuffix("\\").strip() for line in lines) == command
+
+
+def test_the_how_to_page_names_every_check() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/check-a-deployment.md").read_text("utf-8")
+
+    listed = re.findall(r"^\| `(\w+)` \| ([\w ,]+) \|", page, re.MULTILINE)
+
+    assert [row for row in listed if row[0] not in VERDICTS] == [(each.name, each.title) for each in CHECKS]

@@ -92,7 +92,9 @@ def test_what_is_odd_is_found_with_its_place() -> None:
 
     findings = "\n".join(request_findings(messages, TOOLS))
 
-    assert "messages[1]: a was never answered" in findings or "messages[1]: results with other ids" in findings
+    assert (
+        "messages[1]: a was never answered" in findings or "messages[1]: results with other ids" in findings
+    )
     assert "messages[3]: an empty user message" in findings
     assert "the call id 'a' stands 2 times" in findings
 

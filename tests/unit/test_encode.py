@@ -268,7 +268,9 @@ def test_a_tool_that_a_message_brings_too_is_declared_once() -> None:
 
         for each in sent:
             named = [tool["function"]["name"] for tool in each.get("tools", ())]
-            named += [tool["function"]["name"] for message in each["messages"] for tool in message.get("tools", ())]
+            named += [
+                tool["function"]["name"] for message in each["messages"] for tool in message.get("tools", ())
+            ]
             assert named == ["g"]
 
 

@@ -80,7 +80,9 @@ def test_a_model_name_tells_its_generation(model: str, name: str) -> None:
     assert generation_of(model).name == name
 
 
-@pytest.mark.parametrize("model", ["kimi-k4", "moonshotai/Kimi-K4-Instruct", "kimi-k10", "Kimi-K3.9", "kimi_k5.2"])
+@pytest.mark.parametrize(
+    "model", ["kimi-k4", "moonshotai/Kimi-K4-Instruct", "kimi-k10", "Kimi-K3.9", "kimi_k5.2"]
+)
 def test_a_newer_kimi_counts_as_the_newest_known(model: str) -> None:
     assert generation_of(model) is NEWEST
 

@@ -154,7 +154,9 @@ def test_results_under_other_ids_close_their_calls_by_place(history: list[Any]) 
     assert prompt_messages(None, history=history, instructions=None) == (history, [])
 
 
-@pytest.mark.parametrize("prompt", ["  ", "\n", [{"type": "text", "text": ""}], [{"type": "text", "text": " "}]])
+@pytest.mark.parametrize(
+    "prompt", ["  ", "\n", [{"type": "text", "text": ""}], [{"type": "text", "text": " "}]]
+)
 def test_a_blank_prompt_is_refused(prompt: Any) -> None:
     with pytest.raises(ConfigurationError, match="prompt is empty"):
         prompt_messages(prompt, history=[USER], instructions=None)

@@ -18,7 +18,9 @@ def test_the_order_of_keys_is_kept() -> None:
     assert to_json({"b": 1, "a": {"d": 2, "c": 3}}) == b'{"b":1,"a":{"d":2,"c":3}}'
 
 
-@pytest.mark.parametrize(("text", "sent"), [("a\ud800b", b'"a?b"'), ("\udfff", b'"?"'), ("😀", '"😀"'.encode())])
+@pytest.mark.parametrize(
+    ("text", "sent"), [("a\ud800b", b'"a?b"'), ("\udfff", b'"?"'), ("😀", '"😀"'.encode())]
+)
 def test_a_lone_surrogate_is_replaced_and_a_pair_is_kept(text: str, sent: bytes) -> None:
     assert to_json(text) == sent
 

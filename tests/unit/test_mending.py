@@ -175,7 +175,9 @@ def test_an_empty_list_of_calls_is_left_out(calls: Any) -> None:
 # --- arguments ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", ['{"c":', "Oslo", "[1]", "3", "null", '"x"', '{"a":1}{"b":2}', "{'a': 1}"])
+@pytest.mark.parametrize(
+    "arguments", ['{"c":', "Oslo", "[1]", "3", "null", '"x"', '{"a":1}{"b":2}', "{'a': 1}"]
+)
 def test_arguments_that_are_no_json_object_are_sent_empty(arguments: str) -> None:
     message = {"role": "assistant", "tool_calls": [call("a", arguments)]}
 

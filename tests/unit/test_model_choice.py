@@ -65,8 +65,11 @@ def test_without_one_to_take_the_error_names_the_server_and_the_way_out(
         ("kimi-k2-instuct", ["other", "kimi-k2-instruct"], "kimi-k2-instruct"),
         ("Kimi-K2-Thinking", ["moonshotai/Kimi-K2-Thinking", "b"], "moonshotai/Kimi-K2-Thinking"),
         ("moonshotai/Kimi-K2-Thinking", ["kimi-k2-thinking", "b"], "kimi-k2-thinking"),
-        ("kimi-k2-thinking", ["moonshotai/Kimi-K2-Instruct", "moonshotai/Kimi-K2-Thinking"],
-         "moonshotai/Kimi-K2-Thinking"),
+        (
+            "kimi-k2-thinking",
+            ["moonshotai/Kimi-K2-Instruct", "moonshotai/Kimi-K2-Thinking"],
+            "moonshotai/Kimi-K2-Thinking",
+        ),
         ("gpt", ["kimi-k2"], "kimi-k2"),
         ("gpt", ["kimi-k2", "kimi-k3"], None),
         ("gpt", [], None),

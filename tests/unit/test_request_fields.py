@@ -154,9 +154,10 @@ def test_what_cannot_be_kept_is_reported_and_the_rest_sent() -> None:
 @pytest.mark.parametrize("generation", ["k2-thinking", "k2.7"])
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 def test_a_model_that_always_thinks_is_not_asked_to_stop(engine: Engine, generation: str) -> None:
-    assert not {"thinking", "chat_template_kwargs", "reasoning"} & fields(
-        engine, generation, thinking=False
-    ).keys()
+    assert (
+        not {"thinking", "chat_template_kwargs", "reasoning"}
+        & fields(engine, generation, thinking=False).keys()
+    )
     assert reasons(engine, generation, thinking=False) == [
         f"thinking is not sent: {generation} always thinks; it cannot be switched off"
     ]
@@ -286,7 +287,11 @@ def test_another_tool_choice_needs_tools() -> None:
 
 @pytest.mark.parametrize(
     ("thinking", "sent"),
-    [({"type": "enabled", "keep": "all"}, {"type": "enabled"}), ({"type": "enabled"}, {"type": "enabled"}), (3, 3)],
+    [
+        ({"type": "enabled", "keep": "all"}, {"type": "enabled"}),
+        ({"type": "enabled"}, {"type": "enabled"}),
+        (3, 3),
+    ],
 )
 def test_thinking_may_be_sent_without_what_it_keeps(thinking: Any, sent: Any) -> None:
     given = {"thinking": thinking}

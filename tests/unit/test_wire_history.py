@@ -67,7 +67,14 @@ def ids(messages: list[dict[str, Any]]) -> list[Any]:
 # --- ids ---------------------------------------------------------------------------------------------
 
 ROUNDS = (USER, calling("call_1", "toolu_2"), result("call_1"), result("toolu_2"), calling("x"), result("x"))
-NUMBERED = ["functions.f:0", "functions.f:1", "functions.f:0", "functions.f:1", "functions.f:2", "functions.f:2"]
+NUMBERED = [
+    "functions.f:0",
+    "functions.f:1",
+    "functions.f:0",
+    "functions.f:1",
+    "functions.f:2",
+    "functions.f:2",
+]
 
 
 @pytest.mark.parametrize("generation", ["k2", "k2-thinking", "k2.5", "k2.6", "k2.7"])
@@ -76,7 +83,9 @@ def test_ids_are_numbered_over_the_whole_conversation_for_k2(engine: str, genera
     assert ids(sent(*ROUNDS, engine=engine, generation=generation)) == NUMBERED
 
 
-@pytest.mark.parametrize(("engine", "generation"), [("moonshot", "k2"), ("moonshot", "k2.6"), ("moonshot", "k3"), ("vllm", "k3")])
+@pytest.mark.parametrize(
+    ("engine", "generation"), [("moonshot", "k2"), ("moonshot", "k2.6"), ("moonshot", "k3"), ("vllm", "k3")]
+)
 def test_ids_stay_as_they_are_where_they_are_not_read(engine: str, generation: str) -> None:
     assert ids(sent(*ROUNDS, engine=engine, generation=generation)) == [
         "call_1",
@@ -110,7 +119,15 @@ def test_ids_that_servers_repeat_are_told_apart_by_place() -> None:
 
 def test_one_reply_never_holds_an_id_twice() -> None:
     for generation in ("k2.6", "k3"):
-        found = ids(sent(calling("x", "x"), result("x", "1"), result("x", "2"), engine="moonshot", generation=generation))
+        found = ids(
+            sent(
+                calling("x", "x"),
+                result("x", "1"),
+                result("x", "2"),
+                engine="moonshot",
+                generation=generation,
+            )
+        )
         assert len(set(found[:2])) == 2
         assert found[2:] == found[:2]
 
@@ -122,7 +139,11 @@ def test_a_call_without_usable_id_gets_one(engine: str, identity: Any) -> None:
 
 
 def test_calls_after_a_given_up_round_do_not_answer_it() -> None:
-    assert ids(sent(calling("a"), calling("a"), result("a"))) == ["functions.f:0", "functions.f:1", "functions.f:1"]
+    assert ids(sent(calling("a"), calling("a"), result("a"))) == [
+        "functions.f:0",
+        "functions.f:1",
+        "functions.f:1",
+    ]
 
 
 def test_a_result_of_no_call_keeps_its_id() -> None:
@@ -141,7 +162,7 @@ def test_a_call_is_sent_with_what_the_protocol_knows() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
-    [({"a": "ü"}, '{"a":"ü"}'), (None, "{}"), ('{ "a": 1 }', '{ "a": 1 }'), ({}, "{}")],
+    [({"a": "ü"}, '{"a": "ü"}'), (None, "{}"), ('{ "a": 1 }', '{ "a": 1 }'), ({}, "{}")],
 )
 def test_arguments_are_sent_as_text(arguments: Any, text: str) -> None:
     message = {"role": "assistant", "tool_calls": [call("a", arguments)]}
@@ -209,12 +230,15 @@ def test_reasoning_that_is_not_there_is_not_made_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "other", "wanted"), [("a", "b", "a"), ("", "b", "b"), ("a", "", "a"), ("", "", ""), (None, "b", "b")]
+    ("content", "other", "wanted"),
+    [("a", "b", "a"), ("", "b", "b"), ("a", "", "a"), ("", "", ""), (None, "b", "b")],
 )
 def test_of_two_reasonings_one_that_says_something_is_sent(content: Any, other: Any, wanted: str) -> None:
     message = {**ANSWER, "reasoning_content": content, "reasoning": other}
 
-    assert sent(message, engine="moonshot", generation="k2-thinking") == [{**ANSWER, "reasoning_content": wanted}]
+    assert sent(message, engine="moonshot", generation="k2-thinking") == [
+        {**ANSWER, "reasoning_content": wanted}
+    ]
 
 
 def test_only_assistants_reason() -> None:
@@ -222,7 +246,9 @@ def test_only_assistants_reason() -> None:
 
 
 def test_a_server_may_want_reasoning_with_every_call() -> None:
-    out = sent(calling("a"), ANSWER, calling("b", reasoning_content="hm"), engine="moonshot", reasoning_required=True)
+    out = sent(
+        calling("a"), ANSWER, calling("b", reasoning_content="hm"), engine="moonshot", reasoning_required=True
+    )
 
     assert out == [calling("a", reasoning_content=""), ANSWER, calling("b", reasoning_content="hm")]
 
@@ -234,7 +260,10 @@ def test_a_developer_stays_one_until_a_server_refuses() -> None:
     developer = {"role": "developer", "content": "Be brief."}
 
     assert sent(developer) == [developer]
-    assert sent(developer, USER, developer_as_system=True) == [{"role": "system", "content": "Be brief."}, USER]
+    assert sent(developer, USER, developer_as_system=True) == [
+        {"role": "system", "content": "Be brief."},
+        USER,
+    ]
 
 
 def test_content_becomes_one_string_where_a_server_wants_that() -> None:
@@ -264,7 +293,9 @@ def test_a_result_keeps_its_image_where_the_server_takes_it() -> None:
 
 @pytest.mark.parametrize(("engine", "lessons"), [(NO_IMAGES, {}), ("vllm", {"text_only_results": True})])
 def test_else_the_image_follows_behind_all_results_in_a_user_message(engine: Any, lessons: Any) -> None:
-    out = sent(calling("a", "b"), result("a", [TEXT, IMAGE]), result("b", [IMAGE]), ANSWER, engine=engine, **lessons)
+    out = sent(
+        calling("a", "b"), result("a", [TEXT, IMAGE]), result("b", [IMAGE]), ANSWER, engine=engine, **lessons
+    )
 
     assert out[1:] == [
         result("functions.f:0", "a"),
@@ -281,9 +312,7 @@ def test_the_image_follows_at_the_end_of_a_request() -> None:
 
 
 def test_what_was_flushed_does_not_come_again() -> None:
-    wire = WireHistory(
-        engine=NO_IMAGES, generation=GENERATIONS["k2"], learned=Learned(), names={}
-    )
+    wire = WireHistory(engine=NO_IMAGES, generation=GENERATIONS["k2"], learned=Learned(), names={})
     first = [*wire.add(calling("a")), *wire.add(result("a", [IMAGE])), *wire.flush()]
 
     assert len(first) == 3
