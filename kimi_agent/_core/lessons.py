@@ -32,6 +32,8 @@ class Learned:
     """Images in tool results move to a user message."""
     plain_text_content: bool = False
     """Content parts of type text are sent as one string."""
+    answered_calls_only: bool = False
+    """Results whose call the history does not hold are left out."""
     static_tools: bool = False
     """Tools of system messages move to the request's list."""
     version: int = 0
@@ -200,6 +202,11 @@ _LESSONS: Final[tuple[tuple[str, re.Pattern[str], Callable[[Learned], str | None
                 "text_only_results",
                 "the server takes no image in a tool result; sent as a user message",
             ),
+        ),
+        (
+            "orphan_result",
+            r"tool_call_id.{0,80}not found",
+            _switch("answered_calls_only", "the server knows no call of the first results; left out"),
         ),
         (
             "dynamic_tools",

@@ -52,7 +52,7 @@ class _Mender:
         out: list[Message] = []
         for position, message in enumerate(self._messages):
             if message.get("role") == "tool":
-                self._add_stray_result(position, message)
+                out += self._stray_result(position, message)
             elif message.get("role") == "assistant":
                 out += self._assistant(position, message)
             elif not self._is_empty(position, message):
@@ -62,10 +62,15 @@ class _Mender:
     def _repair(self, kind: str, position: int, detail: str) -> None:
         self.repairs.append(Repair(kind=kind, where=f"messages[{position}]", detail=detail))
 
-    def _add_stray_result(self, position: int, message: Message) -> None:
-        if position not in self._taken:
-            detail = f"the result of {message.get('tool_call_id')!r} belongs to no call; left out"
-            self._repair("orphan_result", position, detail)
+    def _stray_result(self, position: int, message: Message) -> list[Message]:
+        if position in self._taken:
+            return []
+        if all(earlier.get("role") in ("system", "tool") for earlier in self._messages[:position]):
+            # A history may be a window that begins behind the call; only the server can tell.
+            return [{"content": "", **self._plain(position, message)}]
+        detail = f"the result of {message.get('tool_call_id')!r} belongs to no call; left out"
+        self._repair("orphan_result", position, detail)
+        return []
 
     def _assistant(self, position: int, message: Message) -> list[Message]:
         plain = self._plain(position, message)
@@ -166,7 +171,8 @@ def has_content(message: Message) -> bool:
         content = [*content]
     if is_array(content):
         return any(not _is_blank_part(part) for part in content)
-    return isinstance(content, str) and bool(content.strip())
+    # What is no text and no list of parts is not empty, only wrong; that is told when it is written.
+    return bool(content.strip()) if isinstance(content, str) else content is not None
 
 
 def _is_blank_part(part: Any) -> bool:

@@ -83,7 +83,7 @@ _CONTEXT: Final = tuple(
         r"maximum context length is (?P<limit>\d+) tokens.*?at least (?P<requested>\d+) input tokens",
         r"maximum context length is (?P<limit>\d+) tokens.*?requested about (?P<requested>\d+)",
         r"maximum context length of (?P<limit>\d+) tokens.*?total of (?P<requested>\d+)",
-        r"is too large: (?P<requested>\d+)\..*?(?:context length is|supports at most) (?P<limit>\d+)",
+        r"is too large: (?P<requested>\d+)\..*?context length is (?P<limit>\d+)",
         r"\(length (?P<requested>\d+)\) is longer than the maximum model length of (?P<limit>\d+)",
         r"maximum context length is (?P<limit>\d+) tokens.*?resulted in (?P<requested>\d+) tokens",
         r"passed (?P<requested>\d+) input tokens.*?context length is only (?P<limit>\d+)",

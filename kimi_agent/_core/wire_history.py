@@ -50,6 +50,8 @@ class WireHistory:
         if role == "assistant":
             self._write_assistant(message, wire)
         elif role == "tool":
+            if not self._open and self._learned.answered_calls_only:
+                return []
             self._write_result(wire)
         elif role == "developer" and self._learned.developer_as_system:
             wire["role"] = "system"

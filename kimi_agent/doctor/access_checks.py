@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -120,7 +121,7 @@ async def model(case: Case) -> Finding:
     if case.refused_name is not None:
         return fail(
             f"{wanted!r} is not served; going on with {going_on!r}",
-            f"use that name: --model {going_on}, KIMI_MODEL or model=",
+            f"use that name: --model {shlex.quote(going_on)}, KIMI_MODEL or model=",
         )
     if isinstance(case.first, ModelNotFoundError):
         case.stopped = "no model to ask"
@@ -132,7 +133,7 @@ async def model(case: Case) -> Finding:
     meant = meant_model(wanted, ids) or ids[0]
     return warn(
         f"{wanted!r} is not in the list ({listed}), but this server takes any name",
-        f"use the listed one, so that it goes on working elsewhere: --model {meant}",
+        f"use the listed one, so that it goes on working elsewhere: --model {shlex.quote(meant)}",
     )
 
 

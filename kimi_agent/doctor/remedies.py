@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, Final, cast
 
 from kimi_agent._core.redaction import one_line
@@ -97,7 +98,8 @@ def start_command(
     calls = tool_flags(engine, text_format)
     if not engine.start_command or not calls:
         return ""
-    parts = [engine.start_command.replace("MODEL", weights), calls]
+    # The server says what its weights are called, and the command is there to be copied into a shell.
+    parts = [engine.start_command.replace("MODEL", shlex.quote(weights)), calls]
     thinks = reasons or (generation is not UNKNOWN and generation.thinking != "never")
     if thinks and engine.reasoning_flags.get(text_format):
         parts.append(reasoning_flags(engine, text_format, generation))

@@ -124,8 +124,10 @@ KINDS = {
     "temperature": Kind(
         wordings=(
             "invalid temperature: only 1 is allowed for this model",
-            ("Unsupported value: 'temperature' does not support 0.3 with this model. Only the default (1) value "
-            "is supported."),
+            (
+                "Unsupported value: 'temperature' does not support 0.3 with this model. Only the default (1) value "
+                "is supported."
+            ),
             "Unsupported parameter: 'temperature' is not supported with this model.",
             "`temperature` is not supported by this model",
         ),
@@ -196,8 +198,10 @@ KINDS = {
         wordings=(
             "messages[0].role: unknown variant `developer`, expected one of `system`, `user`, `assistant`, `tool`",
             "developer is not one of ['system', 'assistant', 'user', 'tool'] - 'messages.0.role'",
-            ("Invalid value: 'developer'. Supported values are: 'system', 'assistant', 'user', and 'tool'. "
-            "(parameter=messages[0].role)"),
+            (
+                "Invalid value: 'developer'. Supported values are: 'system', 'assistant', 'user', and 'tool'. "
+                "(parameter=messages[0].role)"
+            ),
             "Unsupported role: developer",
         ),
         history=({"role": "developer", "content": "Be brief."},),
@@ -219,8 +223,10 @@ KINDS = {
     ),
     "max_tokens": Kind(
         wordings=(
-            ("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
-            "instead."),
+            (
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
+                "instead."
+            ),
             "max_tokens is deprecated, please use max_completion_tokens",
         ),
         options={"max_output_tokens": 77},
@@ -272,8 +278,10 @@ KINDS = {
         wordings=(
             "messages[0].content must be a string",
             "messages[0].content: invalid type: sequence, expected a string at line 1",
-            ("{'type': 'string_type', 'loc': ('body', 'messages', 0, 'content'), 'msg': 'Input should be a valid "
-            "string'}"),
+            (
+                "{'type': 'string_type', 'loc': ('body', 'messages', 0, 'content'), 'msg': 'Input should be a valid "
+                "string'}"
+            ),
         ),
         history=({"role": "user", "content": [TEXT, {"type": "text", "text": "b"}]},),
         repair="plain_content",
@@ -322,8 +330,10 @@ KINDS = {
             "Completions.create() got an unexpected keyword argument 'seed'",
             "litellm.UnsupportedParamsError: openrouter does not support parameters: ['seed'], for model=kimi-k2",
             PYDANTIC.format(name="seed"),
-            ("1 validation error:\n  {'type': 'extra_forbidden', 'loc': 'body.seed', 'msg': 'Extra inputs are not "
-            "permitted', 'input': '1'}"),
+            (
+                "1 validation error:\n  {'type': 'extra_forbidden', 'loc': 'body.seed', 'msg': 'Extra inputs are not "
+                "permitted', 'input': '1'}"
+            ),
             json_reply({"detail": [FASTAPI_DETAIL]}, status=422),
             error_reply(400, "Unknown parameter: 'seed'.", shape="flat"),
             json_reply(

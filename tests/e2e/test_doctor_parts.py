@@ -117,6 +117,12 @@ def test_the_start_command_has_the_flags_of_engine_and_generation(
     assert told == command
 
 
+def test_what_a_server_calls_its_weights_cannot_become_a_command_of_its_own() -> None:
+    told = start_command(ENGINES["vllm"], GENERATIONS["k2"], "x; rm -rf /", text_format="k2", reasons=False)
+
+    assert told.startswith("vllm serve 'x; rm -rf /' --trust-remote-code")
+
+
 def test_remedies_fit_servers_nobody_can_set_and_servers_nobody_knows() -> None:
     hosted = tool_remedy(ENGINES["moonshot"], "k2")
     unknown = tool_remedy(ENGINES["generic"], "k3")

