@@ -146,7 +146,7 @@ class LearningEncoder(ABC):
 
     def _reset(self) -> None:
         self._wire = WireHistory(
-            engine=self.engine, generation=self.generation, learned=self._learned, names=self._names
+            engine=self._reader(), generation=self.generation, learned=self._learned, names=self._names
         )
         self._version = self._learned.version
         self._seen = self._replaced
@@ -155,6 +155,10 @@ class LearningEncoder(ABC):
         self._forget()
         for message in self._mended:
             self._add(self._wire.add(message))
+
+    def _reader(self) -> Engine:
+        """Who reads the messages: the engine's chat API."""
+        return self.engine
 
     @abstractmethod
     def _forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kimi_agent._core.control_tokens import control_tokens, neutralised_value
@@ -14,6 +15,7 @@ from kimi_agent.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kimi_agent.dialects import Engine
     from kimi_agent.json_types import JsonObject
     from kimi_agent.messages import Message
 
@@ -59,14 +61,14 @@ class CompletionsEncoder(LearningEncoder):
         always = self.generation.thinking == "always" and not self.generation.template_switch
         return always or self._options.thinking is not False
 
+    def _reader(self) -> Engine:
+        # The templates read the messages here, and they are the same whatever the server's chat API reads.
+        return replace(self.engine, call_ids="k2", reasoning_fields=("reasoning_content",))
+
     def _forget(self) -> None:
         self._messages: list[Message] = []
 
     def _add(self, messages: Sequence[Message]) -> None:
-        for message in messages:
-            if "reasoning" in message:
-                # The templates read this name only, whatever the server's chat API reads.
-                message.setdefault("reasoning_content", message.pop("reasoning"))
         self._messages += [
             self._guarded(message, f"a message of role {message.get('role')!r}") for message in messages
         ]

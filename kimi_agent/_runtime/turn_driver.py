@@ -275,7 +275,7 @@ class _Step:
         if tried.reply is None:  # pragma: no cover - _receive sets it or raises
             raise AssertionError
         settled = settle(tried.reply, self._command.asked)
-        if any(repair.kind == "raw_tool_calls" for repair in settled.repairs):
+        if any(call.recovered for call in settled.calls):
             self._driver.note_missing_parser()
         timing = StepTiming(
             ttft_s=None if tried.first is None else tried.first - tried.started,

@@ -2,9 +2,9 @@
 
     python -m tests.dialects.matrix
 
-One file a pair, `<generation>/<engine>.json`. Its entry `plain` holds the whole body that a server received and
-what the run reported; of the other ways to ask it holds what differs from that body, and whole again the body
-of raw completions. Read the changes before you keep them.
+One file a pair, `<generation>/<engine>.json`. Its entry `plain` holds the whole body that a server received
+and what the run reported; of the other ways to ask it holds what differs from that body, and whole again the
+body of raw completions. Read the changes before you keep them.
 """
 
 from __future__ import annotations
@@ -67,6 +67,12 @@ HISTORY: list[dict[str, Any]] = [
     {"role": "assistant", "content": "Oslo 4 C, Lima 19 C.", "reasoning": "Now I know both."},
 ]
 PROMPT = "And in Rome?"
+
+
+def _weather(_: dict[str, Any]) -> str:
+    return "21 C"
+
+
 TOOL = Tool(
     name="weather.now",
     description="Weather of a city.",
@@ -75,7 +81,7 @@ TOOL = Tool(
         "properties": {"city": {"type": "string", "description": "Its name."}},
         "required": ["city"],
     },
-    function=lambda _: "21 C",
+    function=_weather,
 )
 
 

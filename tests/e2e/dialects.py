@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from kimi_agent import KimiAgent, KimiAgentError, RunLimits, Tool
+from kimi_agent.json_types import is_array, is_object
 from kimi_agent.testing import KimiServer, adaptive_reply, error_reply
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ def call(identity: Any, name: str = "get_weather", arguments: Any = '{"city":"Os
 
 def calling(*calls: Any, **more: Any) -> Row:
     """An assistant message with calls, given whole or by their ids."""
-    entries = [each if isinstance(each, dict) else call(each) for each in calls]
+    entries: list[Row] = [each if is_object(each) else call(each) for each in calls]
     return {"role": "assistant", **more, "tool_calls": entries}
 
 
@@ -211,8 +212,8 @@ def messages_bytes(raw: bytes) -> bytes:
 
 def holds_no_null(value: Any) -> bool:
     """Whether a JSON value holds no null anywhere."""
-    if isinstance(value, dict):
+    if is_object(value):
         return all(holds_no_null(each) for each in value.values())
-    if isinstance(value, list):
+    if is_array(value):
         return all(holds_no_null(each) for each in value)
     return value is not None

@@ -1,4 +1,4 @@
-"""Raw completions: the prompt is rendered here, the text of the reply read here, and a user sees no difference."""
+"""Raw completions: the prompt is rendered and the reply read here, and a user sees no difference."""
 
 from __future__ import annotations
 

@@ -59,11 +59,11 @@ LATER = (
 """Cases of these kinds that are not due yet, with the reason."""
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-WEATHER = {
+WEATHER: dict[str, Any] = {
     "type": "function",
     "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {}}},
 }
-DYNAMIC = {"role": "system", "tools": [WEATHER]}
+DYNAMIC: dict[str, Any] = {"role": "system", "tools": [WEATHER]}
 
 
 @pytest.fixture
@@ -420,7 +420,7 @@ async def test_tools_of_messages_move_to_the_request_where_a_model_takes_none() 
 
 async def test_tools_of_messages_stay_where_they_are_in_every_request() -> None:
     case = BY_ID["KF-M08"]
-    declared = {
+    declared: dict[str, Any] = {
         "role": "system",
         "tools": [{"type": "function", "function": {"name": "a", "parameters": {}}}],
     }

@@ -125,7 +125,8 @@ KINDS = {
         wordings=(
             "invalid temperature: only 1 is allowed for this model",
             (
-                "Unsupported value: 'temperature' does not support 0.3 with this model. Only the default (1) value "
+                "Unsupported value: 'temperature' does not support 0.3 with this model. Only the default (1) "
+                "value "
                 "is supported."
             ),
             "Unsupported parameter: 'temperature' is not supported with this model.",
@@ -196,10 +197,14 @@ KINDS = {
     ),
     "developer": Kind(
         wordings=(
-            "messages[0].role: unknown variant `developer`, expected one of `system`, `user`, `assistant`, `tool`",
+            (
+                "messages[0].role: unknown variant `developer`, expected one of `system`, `user`, "
+                "`assistant`, `tool`"
+            ),
             "developer is not one of ['system', 'assistant', 'user', 'tool'] - 'messages.0.role'",
             (
-                "Invalid value: 'developer'. Supported values are: 'system', 'assistant', 'user', and 'tool'. "
+                "Invalid value: 'developer'. Supported values are: 'system', 'assistant', 'user', and "
+                "'tool'. "
                 "(parameter=messages[0].role)"
             ),
             "Unsupported role: developer",
@@ -224,7 +229,8 @@ KINDS = {
     "max_tokens": Kind(
         wordings=(
             (
-                "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' "
+                "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+                "'max_completion_tokens' "
                 "instead."
             ),
             "max_tokens is deprecated, please use max_completion_tokens",
@@ -279,7 +285,8 @@ KINDS = {
             "messages[0].content must be a string",
             "messages[0].content: invalid type: sequence, expected a string at line 1",
             (
-                "{'type': 'string_type', 'loc': ('body', 'messages', 0, 'content'), 'msg': 'Input should be a valid "
+                "{'type': 'string_type', 'loc': ('body', 'messages', 0, 'content'), 'msg': 'Input should be "
+                "a valid "
                 "string'}"
             ),
         ),
@@ -295,6 +302,16 @@ KINDS = {
         agent={"model": "kimi-k2.6"},
         repair="dynamic_tools",
         change=static_tools,
+    ),
+    "result without call": Kind(
+        wordings=(
+            "tool_call_id  is not found",
+            "Invalid request: tool_call_id call_1 is not found",
+        ),
+        history=(told("call_1"), USER),
+        agent=K26_MOONSHOT,
+        repair="orphan_result",
+        change=messages(lambda each: [] if each["role"] == "tool" else [each]),
     ),
     "no tool parser": Kind(
         wordings=(
@@ -328,10 +345,14 @@ KINDS = {
             "The parameter `seed` is not supported",
             'json: unknown field "seed"',
             "Completions.create() got an unexpected keyword argument 'seed'",
-            "litellm.UnsupportedParamsError: openrouter does not support parameters: ['seed'], for model=kimi-k2",
+            (
+                "litellm.UnsupportedParamsError: openrouter does not support parameters: ['seed'], for "
+                "model=kimi-k2"
+            ),
             PYDANTIC.format(name="seed"),
             (
-                "1 validation error:\n  {'type': 'extra_forbidden', 'loc': 'body.seed', 'msg': 'Extra inputs are not "
+                "1 validation error:\n  {'type': 'extra_forbidden', 'loc': 'body.seed', 'msg': 'Extra inputs "
+                "are not "
                 "permitted', 'input': '1'}"
             ),
             json_reply({"detail": [FASTAPI_DETAIL]}, status=422),

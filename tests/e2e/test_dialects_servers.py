@@ -268,24 +268,30 @@ CONTEXT: dict[str, tuple[Any, int | None, int | None]] = {
     "Moonshot, without the second": ("Your request exceeded model token limit: 262144", 262_144, None),
     "vLLM, total": (
         (
-            "This model's maximum context length is 2048 tokens. However, you requested 100 output tokens and your "
-            "prompt contains at least 1949 input tokens, for a total of at least 2049 tokens. Please reduce the length "
-            "of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=1949)"
+            "This model's maximum context length is 2048 tokens. However, you requested 100 output tokens "
+            "and your "
+            "prompt contains at least 1949 input tokens, for a total of at least 2049 tokens. Please reduce "
+            "the length "
+            "of the input prompt or the number of requested output tokens. (parameter=input_tokens, "
+            "value=1949)"
         ),
         2048,
         2049,
     ),
     "vLLM, prompt alone": (
         (
-            "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input "
-            "tokens, which exceeds this limit even without any output tokens. (parameter=input_tokens, value=2049)"
+            "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 "
+            "input "
+            "tokens, which exceeds this limit even without any output tokens. (parameter=input_tokens, "
+            "value=2049)"
         ),
         2048,
         2049,
     ),
     "vLLM, before the total": (
         (
-            "This model's maximum context length is 131072 tokens. However, you requested 8192 output tokens and your "
+            "This model's maximum context length is 131072 tokens. However, you requested 8192 output tokens "
+            "and your "
             "prompt contains at least 122881 input tokens"
         ),
         131_072,
@@ -293,8 +299,10 @@ CONTEXT: dict[str, tuple[Any, int | None, int | None]] = {
     ),
     "vLLM, passed": (
         (
-            "You passed 3000 input tokens and requested 100 output tokens. However, the model's context length is only "
-            "2048 tokens, resulting in a maximum input length of 1948 tokens. Please reduce the length of the input "
+            "You passed 3000 input tokens and requested 100 output tokens. However, the model's context "
+            "length is only "
+            "2048 tokens, resulting in a maximum input length of 1948 tokens. Please reduce the length of "
+            "the input "
             "prompt."
         ),
         2048,
@@ -302,7 +310,8 @@ CONTEXT: dict[str, tuple[Any, int | None, int | None]] = {
     ),
     "vLLM, token ids": (
         (
-            "The decoder prompt (length 3000) is longer than the maximum model length of 2048. Make sure that "
+            "The decoder prompt (length 3000) is longer than the maximum model length of 2048. Make sure "
+            "that "
             "`max_model_len` is no smaller than the number of text tokens."
         ),
         2048,
@@ -310,7 +319,8 @@ CONTEXT: dict[str, tuple[Any, int | None, int | None]] = {
     ),
     "vLLM, output": (
         (
-            "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context length is 2048 "
+            "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context length "
+            "is 2048 "
             "tokens and your request has 100 input tokens (9000 > 2048 - 100)."
         ),
         2048,
@@ -318,7 +328,8 @@ CONTEXT: dict[str, tuple[Any, int | None, int | None]] = {
     ),
     "OpenAI": (
         (
-            "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens. Please "
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 "
+            "tokens. Please "
             "reduce the length of the messages."
         ),
         8192,
@@ -326,7 +337,8 @@ CONTEXT: dict[str, tuple[Any, int | None, int | None]] = {
     ),
     "OpenAI, requested": (
         (
-            "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the "
+            "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in "
+            "the "
             "messages, 1000 in the completion)."
         ),
         8192,
@@ -334,7 +346,8 @@ CONTEXT: dict[str, tuple[Any, int | None, int | None]] = {
     ),
     "OpenRouter": (
         (
-            "This endpoint's maximum context length is 262144 tokens. However, you requested about 300000 tokens (299000 "
+            "This endpoint's maximum context length is 262144 tokens. However, you requested about 300000 "
+            "tokens (299000 "
             "of text input, 1000 in the output). Please reduce the length of either one."
         ),
         262_144,
@@ -347,7 +360,8 @@ CONTEXT: dict[str, tuple[Any, int | None, int | None]] = {
     ),
     "SGLang, with the output": (
         (
-            "Requested token count exceeds the model's maximum context length of 2048 tokens. You requested a total of "
+            "Requested token count exceeds the model's maximum context length of 2048 tokens. You requested "
+            "a total of "
             "3000 tokens: 2000 tokens from the input messages and 1000 tokens for the completion."
         ),
         2048,
@@ -357,7 +371,10 @@ CONTEXT: dict[str, tuple[Any, int | None, int | None]] = {
         {
             "error": {
                 "code": 400,
-                "message": "request (3247 tokens) exceeds the available context size (2048 tokens), try increasing it",
+                "message": (
+                    "request (3247 tokens) exceeds the available context size (2048 tokens), try increasing "
+                    "it"
+                ),
                 "type": "exceed_context_size_error",
                 "n_prompt_tokens": 3247,
                 "n_ctx": 2048,

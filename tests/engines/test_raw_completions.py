@@ -1,4 +1,4 @@
-"""Raw completions on a real engine: the prompt is rendered here, the text read here, and the chat path agrees."""
+"""Raw completions on a real engine: what is rendered and read here agrees with its chat path."""
 
 from __future__ import annotations
 

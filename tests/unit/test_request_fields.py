@@ -253,7 +253,7 @@ def test_fields_of_the_caller_win() -> None:
 
 
 def test_nothing_learned_changes_nothing() -> None:
-    given = {"a": 1, "thinking": {"type": "enabled", "keep": "all"}, "tools": []}
+    given: dict[str, Any] = {"a": 1, "thinking": {"type": "enabled", "keep": "all"}, "tools": []}
 
     assert with_lessons(given, Learned()) == given
 

