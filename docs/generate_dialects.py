@@ -1,4 +1,4 @@
-"""Writes reference/dialects.md from the data modules: every engine and generation, with its facts and sources.
+"""Writes reference/dialects.md from the data modules: every engine and generation, its facts and sources.
 
     python -m docs.generate_dialects
 
@@ -14,8 +14,11 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from typing_extensions import TypeIs
+
 from kimi_agent.dialects import ENGINES, GENERATIONS, Engine, Generation, engine, generation
 from kimi_agent.dialects.generation import NEWEST, UNKNOWN
+from kimi_agent.json_types import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,23 +29,23 @@ PAGE: Final = Path(__file__).with_name("reference") / "dialects.md"
 INTRODUCTION: Final = """\
 # Engines and generations
 
-An engine is the software that serves the model, a generation the family the model belongs to. Servers spell a few
-things differently, and models were trained on different ones; an `Engine` value and a `Generation` value say how.
-Both are data, and mostly about requests: replies are read in every spelling, whatever the engine is called.
+An engine is the software that serves the model, a generation the family the model belongs to. Servers spell
+a few things differently, and models were trained on different ones; an `Engine` value and a `Generation` value
+say how. Both are data, and mostly about requests: replies are read in every spelling, whatever the engine is.
 
 This page is written by `docs/generate_dialects.py`: edit `kimi_agent/dialects/`, not this file.
 
 ## How they are found
 
-`KimiAgent(engine="auto")` tells the engine by the host of the base URL, else by the list of models where that is
-asked for anyway, else by the first reply. It asks for nothing only to find out. Until something tells, a server
-is `generic`, which is sent what most servers read. `generation="auto"` tells the generation by the model's name,
-hosted or open-weights; a Kimi that is newer than this release counts as `{newest}`, and for any other name
-nothing special is sent, and replies are read with every grammar.
+`KimiAgent(engine="auto")` tells the engine by the host of the base URL, else by the list of models where that
+is asked for anyway, else by the first reply. It asks for nothing only to find out. Until something tells, a
+server is `generic`, which is sent what most servers read. `generation="auto"` tells the generation by the
+model's name, hosted or open-weights; a Kimi newer than this release counts as `{newest}`, and for any other
+name nothing special is sent, and replies are read with every grammar.
 
 A server that hides who it is may be named: `engine="vllm"`, `generation="k2-thinking"`, or a value of your own.
-For a relay in front of Moonshot's API say `engine="moonshot"`: the others' way to switch thinking means nothing
-to it, and it does not say so.
+For a relay in front of Moonshot's API say `engine="moonshot"`: the others' way to switch thinking means
+nothing to it, and it does not say so.
 """
 
 READ_FROM_ANY: Final = """\
@@ -170,21 +173,18 @@ def cell(value: Any) -> str:
 
 def shown(value: Any) -> str:
     """A fact in words and code."""
-    match value:
-        case bool() | None:
-            return f"`{value}`"
-        case tuple():
-            items: tuple[Any, ...] = value
-            return ", ".join(shown(item) for item in items) or "none"
-        case dict():
-            entries: dict[str, Any] = value
-            return ", ".join(f"{name}: `{entry}`" for name, entry in entries.items()) or "none"
-        case int():
-            return f"`{value:,}`"
-        case "":
-            return "none"
-        case _:
-            return f"`{value}`"
+    if value in ("", (), {}):
+        return "none"
+    if _is_tuple(value):
+        return ", ".join(map(shown, value))
+    if is_object(value):
+        return ", ".join(f"{name}: `{entry}`" for name, entry in value.items())
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    return f"`{value:,}`" if is_count else f"`{value}`"
+
+
+def _is_tuple(value: object) -> TypeIs[tuple[Any, ...]]:
+    return isinstance(value, tuple)
 
 
 def default_of(field: dataclasses.Field[Any]) -> Any:

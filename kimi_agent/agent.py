@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
 
 import anyio
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from kimi_agent._core.encode import Encoder
     from kimi_agent.dialects import Engine, Generation
-    from kimi_agent.events import Event, ToolEvent
+    from kimi_agent.events import Event
     from kimi_agent.json_types import JsonObject
     from kimi_agent.messages import ContentPart, Message, ToolCall
     from kimi_agent.results import RunResult
@@ -180,7 +181,7 @@ class KimiAgent:
     ) -> Run:
         before, begun = prompt_messages(prompt, history=history or (), instructions=self._instructions)
         sent, repairs = mended([*before, *begun])
-        if not any(message.get("role") != "system" for message in sent):
+        if all(message.get("role") == "system" for message in sent):
             raise ConfigurationError("nothing but empty messages: there is nothing to answer")
         turn = Turn(
             before,
@@ -199,9 +200,9 @@ class KimiAgent:
         for repair in encoder.repairs:
             turn.add_repair(repair)
 
-        def make_runner(emit: Callable[[ToolEvent], None]) -> ToolRunner:
-            return ToolRunner(self._tools, limits=self._limits, approve=self._approve, deps=deps, emit=emit)
-
+        make_runner = partial(
+            ToolRunner, self._tools, specs=self._specs, limits=self._limits, approve=self._approve, deps=deps
+        )
         return TurnDriver(
             turn=turn,
             transport=transport,
@@ -339,7 +340,7 @@ class Run:
 
     async def __anext__(self) -> Event:
         if self._events is None or self._driver is None:
-            _refuse_outside_block()
+            raise ConfigurationError("iterate inside the block: `async with agent.stream(…) as run:`")
         try:
             event = await self._events.__anext__()
         except StopAsyncIteration:
@@ -389,10 +390,6 @@ class _TextDeltas:
                 text = "".join(self._waiting)
                 self._waiting.clear()
                 return text
-
-
-def _refuse_outside_block() -> NoReturn:
-    raise ConfigurationError("iterate inside the block: `async with agent.stream(…) as run:`")
 
 
 def _url(transport: Transport) -> str:

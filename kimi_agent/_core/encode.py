@@ -61,7 +61,9 @@ class Encoder(Protocol):
         ...
 
 
-_LEARNED_MEANWHILE = Lesson(kind="field_dropped", detail="changed as an earlier refusal has taught")
+_LEARNED_MEANWHILE = Lesson(
+    kind="field_dropped", detail="changed as an earlier refusal has taught", is_new=False
+)
 
 
 class LearningEncoder(ABC):

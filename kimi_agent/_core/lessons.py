@@ -60,6 +60,8 @@ class Lesson:
 
     kind: str
     detail: str
+    is_new: bool = True
+    """False if another run of the agent has learned it before."""
 
 
 # The field at fault, in each server's way of naming it.

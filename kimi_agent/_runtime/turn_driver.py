@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kimi_agent._core.turn import Turn
     from kimi_agent._runtime.tool_runner import ToolRunner
     from kimi_agent.dialects import Engine
-    from kimi_agent.events import ModelEvent, ToolEvent
+    from kimi_agent.events import ModelEvent
     from kimi_agent.json_types import JsonObject
     from kimi_agent.options import ModelOptions, RunLimits
     from kimi_agent.results import RunResult
@@ -85,7 +85,8 @@ class TurnDriver:
     options: ModelOptions
     limits: RunLimits
     stream: bool
-    make_runner: Callable[[Callable[[ToolEvent], None]], ToolRunner]
+    make_runner: Callable[..., ToolRunner]
+    """Makes the runner of a tool round, given `emit`, which takes its events."""
     on_first_chunk: Callable[[JsonObject], Engine | None]
     """Told the first chunk of every reply; gives the engine that the server shows itself to be."""
     outcomes: dict[int, ToolOutcome] = field(default_factory=dict[int, ToolOutcome])
@@ -106,7 +107,7 @@ class TurnDriver:
             self._noted_parser = True
             self.encoder.warn_once("missing_parser")
         self.turn.add_repair(Repair(kind=lesson.kind, where="request", detail=detail))
-        if self.encoder.warn_once(detail):
+        if lesson.is_new and self.encoder.warn_once(detail):
             _LOG.warning("%s (model %s)", detail, self.encoder.model)
         return True
 
@@ -155,7 +156,7 @@ class TurnDriver:
 
     async def _run_tools(self, command: RunTools, group: TaskGroup) -> AsyncGenerator[Event]:
         send, receive = anyio.create_memory_object_stream[Event](math.inf)
-        runner = self.make_runner(send.send_nowait)
+        runner = self.make_runner(emit=send.send_nowait)
 
         async def round_of_tools() -> None:
             with send:

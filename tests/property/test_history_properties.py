@@ -31,7 +31,9 @@ IDS = st.sampled_from(
     [None, "", "a", "b", "call_1", "toolu_1", "functions.get_weather:0", "functions.get_weather:7"]
 )
 NAMES = st.sampled_from(["get_weather", "fs/read", "old tool", "", None])
-ARGUMENTS = st.sampled_from(['{"city":"Oslo"}', "{}", "", "{", "[1]", None, {"city": "Oslo"}, ["x"], 3])
+ARGUMENTS: st.SearchStrategy[Any] = st.sampled_from(
+    ['{"city":"Oslo"}', "{}", "", "{", "[1]", None, {"city": "Oslo"}, ["x"], 3]
+)
 PARTS = st.lists(
     st.one_of(
         st.fixed_dictionaries({"type": st.just("text"), "text": st.one_of(TEXTS, st.none())}),

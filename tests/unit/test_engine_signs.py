@@ -68,25 +68,25 @@ def test_a_list_of_models_tells_its_engine(entries: list[Any], engine: str | Non
     assert (found and found.name) == engine
 
 
-@pytest.mark.parametrize(
-    ("chunk", "engine"),
-    [
-        ({}, None),
-        ({"choices": []}, None),
-        ({"choices": None}, None),
-        ({"choices": ["odd"]}, None),
-        ({"choices": [{"delta": {}}]}, None),
-        ({"system_fingerprint": None}, None),
-        ({"system_fingerprint": "fp_44709d6fcb"}, None),
-        ({"system_fingerprint": "fpv0_ab12"}, None),
-        ({"system_fingerprint": "vllm-0.32.0-76edd956"}, "vllm"),
-        ({"system_fingerprint": "b6096-25726898"}, "llama.cpp"),
-        ({"prompt_token_ids": None, "choices": []}, "vllm"),
-        ({"kv_transfer_params": None}, "vllm"),
-        ({"choices": [{"matched_stop": None, "delta": {}}]}, "sglang"),
-        ({"timings": {"cache_n": 0}}, "llama.cpp"),
-    ],
-)
+REPLIES: list[tuple[dict[str, Any], str | None]] = [
+    ({}, None),
+    ({"choices": []}, None),
+    ({"choices": None}, None),
+    ({"choices": ["odd"]}, None),
+    ({"choices": [{"delta": {}}]}, None),
+    ({"system_fingerprint": None}, None),
+    ({"system_fingerprint": "fp_44709d6fcb"}, None),
+    ({"system_fingerprint": "fpv0_ab12"}, None),
+    ({"system_fingerprint": "vllm-0.32.0-76edd956"}, "vllm"),
+    ({"system_fingerprint": "b6096-25726898"}, "llama.cpp"),
+    ({"prompt_token_ids": None, "choices": []}, "vllm"),
+    ({"kv_transfer_params": None}, "vllm"),
+    ({"choices": [{"matched_stop": None, "delta": {}}]}, "sglang"),
+    ({"timings": {"cache_n": 0}}, "llama.cpp"),
+]
+
+
+@pytest.mark.parametrize(("chunk", "engine"), REPLIES)
 def test_a_reply_tells_its_engine(chunk: Any, engine: str | None) -> None:
     found = engine_of_reply(chunk)
 

@@ -80,20 +80,20 @@ def test_a_sound_history_passes(history: list[dict[str, Any]]) -> None:
     check_history(history)
 
 
-@pytest.mark.parametrize(
-    "history",
-    [
-        [USER, calling("a"), USER],
-        [calling("a", "b"), result("a"), USER],
-        [calling("a"), result("b"), USER],
-        [result("a"), USER],
-        [USER, calling("a"), USER, result("a")],
-        [{"role": "assistant", "tool_calls": [{"function": {}}]}, USER],
-        [{"role": "assistant", "tool_calls": ["a"]}, USER],
-        [{"role": "assistant", "content": None}, USER],
-        [{"role": "developer", "content": "Be brief."}, USER],
-    ],
-)
+MENDABLE: list[list[dict[str, Any]]] = [
+    [USER, calling("a"), USER],
+    [calling("a", "b"), result("a"), USER],
+    [calling("a"), result("b"), USER],
+    [result("a"), USER],
+    [USER, calling("a"), USER, result("a")],
+    [{"role": "assistant", "tool_calls": [{"function": {}}]}, USER],
+    [{"role": "assistant", "tool_calls": ["a"]}, USER],
+    [{"role": "assistant", "content": None}, USER],
+    [{"role": "developer", "content": "Be brief."}, USER],
+]
+
+
+@pytest.mark.parametrize("history", MENDABLE)
 def test_what_can_be_put_right_on_the_way_out_passes(history: list[Any]) -> None:
     check_history(history)
     check_history(history, has_prompt=False)

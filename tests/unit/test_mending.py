@@ -310,6 +310,7 @@ def test_a_repair_says_what_was_seen_and_what_was_made_of_it() -> None:
     "messages",
     [
         pytest.param([USER, *[result("a")] * 20_000], id="orphans"),
+        pytest.param([result("a")] * 20_000, id="results-alone"),
         pytest.param([m for n in range(5000) for m in (calling(f"c{n}"), result(f"c{n}"))], id="rounds"),
         pytest.param([calling("a")] * 5000, id="unanswered"),
         pytest.param([calling("a"), *[USER] * 20_000, result("a")], id="displaced"),
