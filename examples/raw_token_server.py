@@ -8,6 +8,8 @@ what any client gets from it, then what an agent makes of the same reply.
 
 from __future__ import annotations
 
+import logging
+import sys
 from typing import Any
 
 import anyio
@@ -64,4 +66,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    # What the package has to say about the server.
+    logging.basicConfig(stream=sys.stdout, level=logging.WARNING, format="log:        %(message)s")
     anyio.run(main)

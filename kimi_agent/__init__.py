@@ -10,7 +10,7 @@ from kimi_agent._version import __version__
 
 if TYPE_CHECKING:
     from kimi_agent.agent import KimiAgent, Run
-    from kimi_agent.dialects import Engine
+    from kimi_agent.dialects import Engine, Generation
     from kimi_agent.errors import (
         AccessDeniedError,
         AuthenticationError,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         QuotaExhaustedError,
         RateLimitedError,
         RequestTooLargeError,
+        ServerLoadingError,
         StepLimitError,
         TokenLimitError,
         ToolDefinitionError,
@@ -67,6 +68,7 @@ __all__ = [
     "Engine",
     "EngineOverloadedError",
     "Event",
+    "Generation",
     "IncompleteStreamError",
     "InvalidHistoryError",
     "InvalidRequestError",
@@ -87,6 +89,7 @@ __all__ = [
     "Run",
     "RunLimits",
     "RunResult",
+    "ServerLoadingError",
     "StepFinished",
     "StepLimitError",
     "StepRecord",

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
 
-from kimi_agent._core.encode import RequestEncoder
+from kimi_agent._core.dialect_names import api_named, engine_named, generation_named
+from kimi_agent._core.encode import ChatEncoder
+from kimi_agent._core.encode_completions import CompletionsEncoder
+from kimi_agent._core.engine_signs import engine_of_host, engine_of_models, engine_of_reply
 from kimi_agent._core.history import prompt_messages
-from kimi_agent._core.model_choice import only_model
+from kimi_agent._core.lessons import Learned
+from kimi_agent._core.mending import mended
+from kimi_agent._core.model_choice import context_tokens, model_ids, only_model
 from kimi_agent._core.turn import Turn
+from kimi_agent._core.wire_names import wire_names
 from kimi_agent._runtime.connection import connection, model_from_environment
+from kimi_agent._runtime.loop_transports import transports
+from kimi_agent._runtime.model_list import listed_models
 from kimi_agent._runtime.tool_runner import ToolRunner
 from kimi_agent._runtime.turn_driver import TurnDriver
-from kimi_agent.dialects import ENGINES, Engine
-from kimi_agent.dialects.engine import engine_of_host
-from kimi_agent.errors import ConfigurationError, TransportTimeoutError
+from kimi_agent.dialects import GENERATIONS, generation_of
+from kimi_agent.dialects.engine import GENERIC
+from kimi_agent.dialects.generation import UNKNOWN
+from kimi_agent.errors import ConfigurationError, KimiAgentError
 from kimi_agent.events import StepFinished, StepStarted, TextDelta, TextReset
 from kimi_agent.options import ModelOptions, RunLimits
 from kimi_agent.tools import tools_by_name
@@ -30,18 +40,16 @@ if TYPE_CHECKING:
     import openai
     from anyio.abc import TaskGroup
 
-    from kimi_agent.events import Event, ToolEvent
+    from kimi_agent._core.encode import Encoder
+    from kimi_agent.dialects import Engine, Generation
+    from kimi_agent.events import Event
+    from kimi_agent.json_types import JsonObject
     from kimi_agent.messages import ContentPart, Message, ToolCall
     from kimi_agent.results import RunResult
     from kimi_agent.tools import Approval, Tool
     from kimi_agent.transport import Transport
 
 _CLOSING_S = 5.0
-
-# Connections belong to the event loop they were opened in, and an agent may see several loops.
-_TRANSPORTS: anyio.lowlevel.RunVar[WeakKeyDictionary[KimiAgent, Transport]] = anyio.lowlevel.RunVar(
-    "kimi_agent transports"
-)
 
 
 class KimiAgent:
@@ -65,6 +73,8 @@ class KimiAgent:
         client: openai.AsyncOpenAI | None = None,
         transport: Transport | None = None,
         engine: str | Engine = "auto",
+        generation: str | Generation = "auto",
+        api: Literal["chat", "completions"] = "chat",
         options: ModelOptions | None = None,
         limits: RunLimits | None = None,
         approve: Callable[[ToolCall], Awaitable[Approval]] | None = None,
@@ -73,13 +83,18 @@ class KimiAgent:
             raise ConfigurationError("give either client= or base_url= and api_key=, not both")
         self._model = model
         self._tools = tools_by_name(tools)
-        self._specs = {name: tool.spec for name, tool in self._tools.items()}
+        sent = wire_names(self._tools)
+        self._specs = {name: replace(tool.spec, sent_name=sent[name]) for name, tool in self._tools.items()}
         self._instructions = instructions
         self._base_url = base_url
         self._api_key = api_key
         self._client = client
         self._given_transport = transport
-        self._engine = _engine_named(engine)
+        self._engine = engine_named(engine)
+        self._generation = generation_named(generation)
+        self._api = api_named(api)
+        self._learned = Learned()
+        self._listed: Sequence[JsonObject] | None = None
         self._options = options if options is not None else ModelOptions()
         self._limits = limits if limits is not None else RunLimits()
         self._approve = approve
@@ -146,7 +161,7 @@ class KimiAgent:
 
     async def aclose(self) -> None:
         """Close the connections this agent opened in this event loop; a client passed in stays open."""
-        transport = _transports().pop(self, None)
+        transport = transports().pop(self, None)
         if transport is not None:
             await transport.aclose()
 
@@ -165,19 +180,29 @@ class KimiAgent:
         streamed: bool,
     ) -> Run:
         before, begun = prompt_messages(prompt, history=history or (), instructions=self._instructions)
-        turn = Turn(before, begun, tools=self._specs, options=self._options, limits=self._limits)
-        return Run(lambda: self._driver(turn, deps=deps, streamed=streamed))
+        sent, repairs = mended([*before, *begun])
+        if all(message.get("role") == "system" for message in sent):
+            raise ConfigurationError("nothing but empty messages: there is nothing to answer")
+        turn = Turn(
+            before,
+            begun,
+            tools=self._specs,
+            options=self._options,
+            limits=self._limits,
+            repairs=repairs,
+            raw_text=self._api == "completions",
+        )
+        return Run(lambda: self._driver(turn, sent, deps=deps, streamed=streamed))
 
-    async def _driver(self, turn: Turn, *, deps: Any, streamed: bool) -> TurnDriver:
-        transport, engine = self._connected()
-        model = self._model or model_from_environment()
-        if model is None:
-            model = await self._only_model(transport)
-        encoder = RequestEncoder(model=model, tools=self._specs, options=self._options, engine=engine)
+    async def _driver(self, turn: Turn, sent: list[Message], *, deps: Any, streamed: bool) -> TurnDriver:
+        transport = self._connected()
+        encoder = await self._encoder(transport, sent, replaced=len(turn.messages))
+        for repair in encoder.repairs:
+            turn.add_repair(repair)
 
-        def make_runner(emit: Callable[[ToolEvent], None]) -> ToolRunner:
-            return ToolRunner(self._tools, limits=self._limits, approve=self._approve, deps=deps, emit=emit)
-
+        make_runner = partial(
+            ToolRunner, self._tools, specs=self._specs, limits=self._limits, approve=self._approve, deps=deps
+        )
         return TurnDriver(
             turn=turn,
             transport=transport,
@@ -186,21 +211,58 @@ class KimiAgent:
             limits=self._limits,
             stream=streamed,
             make_runner=make_runner,
+            on_first_chunk=self._look_at,
         )
 
-    async def _only_model(self, transport: Transport) -> str:
-        url = str(getattr(transport, "base_url", "the server"))
-        limit_s = self._limits.request_timeout_s
-        try:
-            with anyio.fail_after(limit_s):
-                return only_model(await transport.model_ids(), url)
-        except TimeoutError:
-            raise TransportTimeoutError(
-                f"{url} did not list its models within {limit_s:g} seconds; pass model= or set KIMI_MODEL"
-            ) from None
+    async def _encoder(self, transport: Transport, sent: list[Message], *, replaced: int) -> Encoder:
+        model = self._model or model_from_environment()
+        host = urlsplit(_url(transport)).hostname or ""
+        self._engine = self._engine or engine_of_host(host)
+        entries: Sequence[JsonObject] = ()
+        if model is None or self._api == "completions":
+            entries = await self._models(transport, may_fail=model is not None)
+            self._engine = self._engine or engine_of_models(entries)
+        if model is None:
+            model = only_model(model_ids(entries), _url(transport))
+        engine = self._engine or GENERIC
+        generation = self._generation or generation_of(model)
+        parts: dict[str, Any] = {
+            "model": model,
+            "tools": self._specs,
+            "options": self._options,
+            "engine": engine,
+            "generation": generation,
+            "learned": self._learned,
+            "mended": sent,
+            "replaced": replaced,
+        }
+        if self._api == "chat":
+            return ChatEncoder(**parts)
+        if generation is UNKNOWN:
+            raise ConfigurationError(
+                f"the prompt of {model!r} cannot be rendered: its name tells no generation; pass "
+                f"generation=, one of {', '.join(GENERATIONS)}"
+            )
+        return CompletionsEncoder(**parts, context_tokens=context_tokens(entries, model))
 
-    def _connected(self) -> tuple[Transport, Engine]:
-        transport = self._given_transport or _transports().get(self)
+    async def _models(self, transport: Transport, *, may_fail: bool) -> Sequence[JsonObject]:
+        if self._listed is None:
+            try:
+                self._listed = await listed_models(transport, self._limits)
+            except KimiAgentError:
+                if not may_fail:
+                    raise
+                return ()
+        return self._listed
+
+    def _look_at(self, chunk: JsonObject) -> Engine | None:
+        """Learn from a reply what engine the server is; the next run speaks its dialect."""
+        if self._engine is None:
+            self._engine = engine_of_reply(chunk)
+        return self._engine
+
+    def _connected(self) -> Transport:
+        transport = self._given_transport or transports().get(self)
         if transport is None:
             # Late, so that importing this package and describing an agent stay cheap.
             from kimi_agent._runtime.openai_transport import OpenAITransport  # noqa: PLC0415
@@ -210,8 +272,8 @@ class KimiAgent:
             else:
                 target = connection(self._base_url, self._api_key)
                 transport = OpenAITransport.connect(base_url=target.base_url, api_key=target.api_key)
-            _transports()[self] = transport
-        return transport, self._engine or engine_of_host(_host(transport))
+            transports()[self] = transport
+        return transport
 
 
 class Run:
@@ -278,7 +340,7 @@ class Run:
 
     async def __anext__(self) -> Event:
         if self._events is None or self._driver is None:
-            _refuse_outside_block()
+            raise ConfigurationError("iterate inside the block: `async with agent.stream(…) as run:`")
         try:
             event = await self._events.__anext__()
         except StopAsyncIteration:
@@ -330,31 +392,5 @@ class _TextDeltas:
                 return text
 
 
-def _transports() -> WeakKeyDictionary[KimiAgent, Transport]:
-    """The transports of the running event loop's agents."""
-    transports = _TRANSPORTS.get(None)
-    if transports is None:
-        transports = WeakKeyDictionary[KimiAgent, "Transport"]()
-        _TRANSPORTS.set(transports)
-    return transports
-
-
-def _refuse_outside_block() -> NoReturn:
-    raise ConfigurationError("iterate inside the block: `async with agent.stream(…) as run:`")
-
-
-def _engine_named(engine: str | Engine) -> Engine | None:
-    if isinstance(engine, Engine):
-        return engine
-    if engine == "auto":
-        return None
-    if engine not in ENGINES:
-        raise ConfigurationError(
-            f"engine {engine!r} is not known; use 'auto', an Engine value, or one of {', '.join(ENGINES)}"
-        )
-    return ENGINES[engine]
-
-
-def _host(transport: Transport) -> str:
-
-    return urlsplit(str(getattr(transport, "base_url", ""))).hostname or ""
+def _url(transport: Transport) -> str:
+    return str(getattr(transport, "base_url", "the server"))

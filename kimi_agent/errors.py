@@ -114,6 +114,10 @@ class EngineOverloadedError(TransportStatusError):
     """The server has more work than it can take; again later, with long waits."""
 
 
+class ServerLoadingError(TransportStatusError):
+    """The server is up, but the model is not loaded yet; it is waited for."""
+
+
 class QuotaExhaustedError(TransportStatusError):
     """The account has no money or no quota left; asking again is useless."""
 

@@ -67,9 +67,17 @@ class ToolSpec:
     parameters: JsonObject = field(default_factory=lambda: {"type": "object", "properties": {}})
     """JSON Schema of the arguments object."""
 
+    sent_name: str = ""
+    """The name it goes by on the wire, if servers refuse its own."""
+
+    @property
+    def wire_name(self) -> str:
+        """The name it goes by on the wire."""
+        return self.sent_name or self.name
+
     def to_json(self) -> JsonObject:
         """The entry of the request's `tools` list."""
-        function: JsonObject = {"name": self.name}
+        function: JsonObject = {"name": self.wire_name}
         if self.description:
             function["description"] = self.description
         function["parameters"] = self.parameters

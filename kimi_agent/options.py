@@ -48,6 +48,9 @@ class ModelOptions:
     raw_tool_calls: bool = True
     """Whether calls that a server left as raw text are recovered; markers are hidden either way."""
 
+    control_tokens: Literal["neutralise", "refuse"] = "neutralise"
+    """What happens, in raw completions, to control tokens in texts: broken up by a space, or refused."""
+
     extra_body: Mapping[str, object] = field(default_factory=dict[str, object])
     """Further fields of the request body, as they are; they win over the fields above."""
 
@@ -84,6 +87,9 @@ class RunLimits:
     max_retry_delay_s: float = 60.0
     """The longest wait before a request is sent again, whatever the server asks for."""
 
+    loading_timeout_s: float = 600.0
+    """Seconds to wait for a server that says it is still loading the model."""
+
     max_total_tokens: int | None = None
     """Input and output tokens of all steps before `TokenLimitError`. `None`: no limit."""
 
@@ -103,6 +109,7 @@ class RunLimits:
             "tool_timeout_s",
             "request_timeout_s",
             "connect_timeout_s",
+            "loading_timeout_s",
             "max_total_tokens",
             "max_repeats",
             "max_reply_bytes",

@@ -109,21 +109,24 @@ class Tool:
         called = getattr(target, "__call__", None)  # noqa: B004 - the method itself is looked at
         return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(called)
 
-    def prepare(self, arguments: Mapping[str, Any], context: ToolContext) -> Callable[[], Any]:
-        """The call, with validated arguments, ready to be made.
+    def prepare(
+        self, arguments: Mapping[str, Any], context: ToolContext, *, spec: ToolSpec | None = None
+    ) -> Callable[[], Any]:
+        """The call, with validated arguments, ready to be made; `spec` is the tool as the model knows it.
 
         Raises:
             InvalidArgumentsError: the arguments do not fit.
         """
+        spec = spec or self.spec
         if self.signature is None:
             violation = first_violation(dict(arguments), self.parameters)
             if violation is not None:
-                raise InvalidArgumentsError(describe_violation(violation, self.spec))
+                raise InvalidArgumentsError(describe_violation(violation, spec))
             return partial(self.function, dict(arguments))
         try:
             bound = self.signature.bind(arguments)
         except BindingError as error:
-            raise InvalidArgumentsError(_faults_told(error, self.spec)) from None
+            raise InvalidArgumentsError(_faults_told(error, spec)) from None
         if self.signature.context_parameter is not None:
             bound[self.signature.context_parameter] = context
         return partial(self.function, **bound)
@@ -179,6 +182,6 @@ def tools_by_name(tools: Iterable[Callable[..., Any] | Tool]) -> dict[str, Tool]
 def _faults_told(error: BindingError, spec: ToolSpec) -> str:
     seen = "; ".join(f"{fault.message} (got {fault.value!r:.120})" for fault in error.faults[:3])
     return (
-        f"The arguments of {spec.name!r} do not fit: {error}. Seen: {seen}. "
+        f"The arguments of {spec.wire_name!r} do not fit: {error}. Seen: {seen}. "
         f"The schema is: {shown_schema(spec.parameters)}"
     )

@@ -54,8 +54,8 @@ class Transport(Protocol):
         """
         ...
 
-    async def model_ids(self) -> Sequence[str]:
-        """The ids of the models the server has.
+    async def models(self) -> Sequence[JsonObject]:
+        """The entries of the server's list of models, each with an `id`.
 
         Raises:
             TransportError: the server did not say.

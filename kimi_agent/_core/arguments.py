@@ -46,7 +46,7 @@ def decode_arguments(text: str, spec: ToolSpec) -> Arguments:
         reading = read_value(text)
     except UnreadableError as error:
         raise MalformedArgumentsError(
-            f"The arguments of {spec.name!r} are not valid JSON: {error}. "
+            f"The arguments of {spec.wire_name!r} are not valid JSON: {error}. "
             f"Send one JSON object that fits this schema: {shown_schema(spec.parameters)}"
         ) from None
     value, leniency = reading.value, reading.leniency
@@ -54,7 +54,7 @@ def decode_arguments(text: str, spec: ToolSpec) -> Arguments:
         value, leniency = _decoded_twice(value), "an object encoded twice"
     if not is_object(value):
         raise MalformedArgumentsError(
-            f"The arguments of {spec.name!r} must be one JSON object, got: {text.strip()[:200]}. "
+            f"The arguments of {spec.wire_name!r} must be one JSON object, got: {text.strip()[:200]}. "
             f"The schema is: {shown_schema(spec.parameters)}"
         )
     return _unwrapped(value, spec, leniency)
@@ -63,7 +63,7 @@ def decode_arguments(text: str, spec: ToolSpec) -> Arguments:
 def describe_violation(violation: Violation, spec: ToolSpec) -> str:
     """What is wrong with a call's arguments, for the model: the place, the fault, the schema."""
     return (
-        f"The arguments of {spec.name!r} do not fit its schema: {violation.path} {violation.message}. "
+        f"The arguments of {spec.wire_name!r} do not fit its schema: {violation.path} {violation.message}. "
         f"Schema there: {shown_schema(violation.schema)}. "
         f"Call the tool again with arguments that fit."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +14,6 @@ from kimi_agent.events import ModelEvent, ToolCallDelta, ToolCallStarted
 from kimi_agent.json_types import is_object
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from kimi_agent.json_types import JsonObject
 
 
@@ -61,7 +60,11 @@ class CallAssembler:
     """
 
     def __init__(self, tool_names: Collection[str] = ()) -> None:
-        self._tool_names = tool_names
+        is_renamed = isinstance(tool_names, Mapping)
+        self._tool_names: Mapping[str, str] = (
+            tool_names if is_renamed else {name: name for name in tool_names}
+        )
+        """For each tool's name on the wire its own."""
         self._calls: list[_Growing] = []
         self._by_index: dict[int, _Growing] = {}
         self._by_id: dict[str, _Growing] = {}
@@ -162,7 +165,8 @@ class CallAssembler:
     def _announce(self, call: _Growing, events: list[ModelEvent]) -> None:
         if not call.announced:
             call.announced = True
-            events.append(ToolCallStarted(index=call.position, id=call.id, name=call.name))
+            name = self._tool_names.get(call.name, call.name)
+            events.append(ToolCallStarted(index=call.position, id=call.id, name=name))
 
 
 def _text(value: Any) -> str:

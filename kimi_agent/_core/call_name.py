@@ -65,7 +65,10 @@ def resolve_name(spoken: str, tools: Mapping[str, ToolSpec]) -> str | None:
     dotted part, then with characters that servers replace in names replaced.
     """
     readings = list(dict.fromkeys(_readings(spoken.strip())))
+    sent = {spec.wire_name: name for name, spec in tools.items()}
     for reading in readings:
+        if reading in sent:
+            return sent[reading]
         if reading in tools:
             return reading
     by_safe_name: dict[str, str | None] = {}

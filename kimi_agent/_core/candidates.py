@@ -62,7 +62,7 @@ class CallFinder:
         extra = self._without_repeats(raw, structured)
         if len(extra) < len(raw):
             self._repair("repeated_call", "reply", "a call came structured and as text; it counts once")
-        if extra and self._asked.calls_allowed:
+        if extra and self._asked.calls_allowed and not self._asked.raw_text:
             names = ", ".join(label(one) for one in extra)
             self._repair("raw_tool_calls", "reply", f"calls recovered from raw text: {names}")
         return structured + extra

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from kimi_agent._core.mending import has_content
 from kimi_agent.errors import ConfigurationError, InvalidHistoryError
-from kimi_agent.json_types import is_object
+from kimi_agent.json_types import is_array, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,31 +41,40 @@ def prompt_messages(
         if not history:
             raise ConfigurationError("prompt is None and history is empty: there is nothing to answer")
         return before, []
-    if not prompt:
+    if not has_content({"content": prompt}):
         raise ConfigurationError("prompt is empty; pass a text, content parts, or None to go on from history")
     content: Any = prompt if isinstance(prompt, str) else list(prompt)
     return before, [{"role": "user", "content": content}]
 
 
 def check_history(history: Sequence[Message], *, has_prompt: bool = True) -> None:
-    """Refuse a history that no server can make sense of.
+    """Refuse what cannot be put right on the way out.
 
     Raises:
         InvalidHistoryError: naming the message and the way out.
     """
-    open_calls: dict[str, int] = {}
+    open_calls: list[str] = []
+    strays = 0
     for position, message in enumerate(history):
         role = _role_of(message, position)
         if role == "tool":
-            open_calls.pop(_result_id(message, position), None)
-            continue
-        if open_calls:
-            raise _unanswered(open_calls, f"history[{position}] (role {role!r}) comes before the results of")
-        if role == "assistant":
-            open_calls = {_call_id(call, position): position for call in message.get("tool_calls") or ()}
-    if open_calls:
-        what = "the prompt comes" if has_prompt else "the next request comes"
-        raise _unanswered(open_calls, f"{what} before the results of")
+            result_id = _result_id(message, position)
+            if result_id in open_calls:
+                open_calls.remove(result_id)
+            else:
+                strays += 1
+        elif role == "assistant":
+            strays = 0
+            calls: Any = message.get("tool_calls")
+            open_calls = [str(call.get("id")) for call in calls if is_object(call)] if is_array(calls) else []
+        else:
+            open_calls = []
+    # As many results with other ids are paired by place on the way out.
+    if len(open_calls) > strays and not has_prompt:
+        raise InvalidHistoryError(
+            f"history ends before the results of the calls {', '.join(open_calls)}; add one tool message for "
+            "each, give a prompt to go on without them, or drop the calls"
+        )
 
 
 def _role_of(message: Any, position: int) -> str:
@@ -85,18 +95,3 @@ def _result_id(message: Message, position: int) -> str:
             "answers"
         )
     return call_id
-
-
-def _call_id(call: Any, position: int) -> str:
-    call_id: Any = call.get("id") if is_object(call) else None
-    if not isinstance(call_id, str):
-        raise InvalidHistoryError(f"history[{position}] holds a tool call without id: {str(call)[:120]}")
-    return call_id
-
-
-def _unanswered(open_calls: dict[str, int], what: str) -> InvalidHistoryError:
-    position = next(iter(open_calls.values()))
-    ids = ", ".join(open_calls)
-    return InvalidHistoryError(
-        f"{what} the calls {ids} of history[{position}]; add one tool message for each, or drop the calls"
-    )

@@ -27,6 +27,7 @@ from kimi_agent._core.lenient_json import is_json_object, object_end, split_obje
 from kimi_agent._core.lexer import Lexer
 from kimi_agent._core.transcript import Output, ParsedText, RawCall, Transcript, tail_of
 from kimi_agent.dialects.k2_format import CALL_ID_PREFIX, LONGEST_K2_MARKER, K2Marker
+from kimi_agent.dialects.k3_format import K3Marker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ class K2TextParser:
     """
 
     def __init__(self, *, start: Literal["answer", "reasoning"] = "answer") -> None:
-        self._lexer = Lexer(K2Marker)
+        self._lexer = Lexer((*K2Marker, *K3Marker))
         self._state = State.REASONING if start == "reasoning" else State.ANSWER
         self._transcript = Transcript(in_thought=start == "reasoning")
         self._buffer: list[str] = []
@@ -89,10 +90,12 @@ class K2TextParser:
 
     # --- tokens --------------------------------------------------------------------------------
 
-    def _consume(self, tokens: Sequence[str | K2Marker]) -> None:
+    def _consume(self, tokens: Sequence[str]) -> None:
         for token in tokens:
             if isinstance(token, K2Marker):
                 self._on_marker(SAME_AS.get(token, token), token)
+            elif isinstance(token, K3Marker) and self._state in PLAIN_STATES:
+                self._note_edge()
             else:
                 self._on_text(token)
 
@@ -317,7 +320,7 @@ class K2TextParser:
         self._buffer = [whole[:cut]]
         self._closing_piece = 0
         self._arguments_length = len(self._buffer[0])
-        lexer = Lexer(K2Marker)
+        lexer = Lexer((*K2Marker, *K3Marker))
         self._consume([*lexer.feed(whole[cut:]), *lexer.close()])
 
     # --- the end -------------------------------------------------------------------------------

@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kimi_agent.errors import ConfigurationError
+from kimi_agent.json_types import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from kimi_agent.json_types import JsonObject
+
+
+def model_ids(entries: Sequence[JsonObject]) -> list[str]:
+    """The ids of a server's list of models."""
+    return [str(entry["id"]) for entry in entries]
+
+
+def context_tokens(entries: Sequence[JsonObject], model: str) -> int | None:
+    """The context length that a server's list of models tells for `model`."""
+    for entry in entries:
+        if entry.get("id") != model:
+            continue
+        meta: Any = entry.get("meta")
+        for value in (
+            entry.get("max_model_len"),
+            entry.get("context_length"),
+            meta.get("n_ctx") if is_object(meta) else None,
+        ):
+            if isinstance(value, int) and value > 0:
+                return value
+    return None
 
 
 def only_model(available: Sequence[str], url: str) -> str:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 _SECRETS: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        r"\b(?:sk|pk|rk|ghp|gho|xox[abp]|hf|AKIA)[-_]?[A-Za-z0-9_-]{12,}",
+        r"\b(?:sk|pk|rk|xox[abp])-[A-Za-z0-9_-]{12,}",
+        r"\b(?:ghp|gho|hf)_[A-Za-z0-9]{12,}",
+        r"\bAKIA[A-Z0-9]{12,}",
         r"\bbearer\s+[A-Za-z0-9._~+/=-]{8,}",
         r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*",
         r"(?<=://)[^\s/@:]{1,256}:[^\s/@]{1,256}(?=@)",

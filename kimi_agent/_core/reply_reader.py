@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kimi_agent._core.call_assembler import CallAssembler, StructuredCall
 from kimi_agent._core.finish_word import is_cut
 from kimi_agent._core.half_characters import HalfJoiner
-from kimi_agent._core.k2_text import K2TextParser
+from kimi_agent._core.text_parser import text_parser
 from kimi_agent._core.transcript import NO_TEXT, ParsedText
 from kimi_agent.errors import IncompleteStreamError, ProtocolError
 from kimi_agent.events import ModelEvent, ReasoningDelta, TextDelta, TextReset
@@ -49,9 +49,15 @@ class ReplyReader:
     odd field must not cost the user the reply.
     """
 
-    def __init__(self, tool_names: Collection[str] = (), *, starts_in_thought: bool = False) -> None:
-        self._content = K2TextParser(start="reasoning" if starts_in_thought else "answer")
-        self._thought = K2TextParser(start="reasoning")
+    def __init__(
+        self,
+        tool_names: Collection[str] = (),
+        *,
+        text_format: str | None = "k2",
+        starts_in_thought: bool = False,
+    ) -> None:
+        self._content = text_parser(text_format, start="reasoning" if starts_in_thought else "answer")
+        self._thought = text_parser(text_format, start="reasoning")
         self._content_halves = HalfJoiner()
         self._thought_halves = HalfJoiner()
         self._calls = CallAssembler(tool_names)

@@ -176,7 +176,7 @@ def _truncation(name: str) -> str:
 
 
 def _unknown(call: SettledCall, tools: Mapping[str, ToolSpec]) -> SettledCall:
-    known = ", ".join(tools)
+    known = ", ".join(spec.wire_name for spec in tools.values())
     return replace(
         call,
         problem="unknown_tool",

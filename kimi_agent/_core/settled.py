@@ -75,6 +75,8 @@ class Asked:
     calls_allowed: bool = True
     """False if no tools were offered, or `tool_choice` was `none`."""
     raw_calls_allowed: bool = True
+    raw_text: bool = False
+    """Whether raw text was asked for, so that calls found in it are no repair."""
     max_output_tokens: int | None = None
     calls_before: int = 0
     """Calls the conversation already holds."""

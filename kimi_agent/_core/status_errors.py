@@ -19,6 +19,7 @@ from kimi_agent.errors import (
     QuotaExhaustedError,
     RateLimitedError,
     RequestTooLargeError,
+    ServerLoadingError,
     ToolsUnsupportedError,
     TransportStatusError,
 )
@@ -80,6 +81,11 @@ _CONTEXT: Final = tuple(
         r"maximum context length is (?P<limit>\d+) tokens.*?total of at least (?P<requested>\d+)",
         r"maximum context length is (?P<limit>\d+) tokens.*?requested (?P<requested>\d+) tokens",
         r"maximum context length is (?P<limit>\d+) tokens.*?at least (?P<requested>\d+) input tokens",
+        r"maximum context length is (?P<limit>\d+) tokens.*?requested about (?P<requested>\d+)",
+        r"maximum context length of (?P<limit>\d+) tokens.*?total of (?P<requested>\d+)",
+        r"is too large: (?P<requested>\d+)\..*?context length is (?P<limit>\d+)",
+        r"\(length (?P<requested>\d+)\) is longer than the maximum model length of (?P<limit>\d+)",
+        r"maximum context length is (?P<limit>\d+) tokens.*?resulted in (?P<requested>\d+) tokens",
         r"passed (?P<requested>\d+) input tokens.*?context length is only (?P<limit>\d+)",
         r"input \((?P<requested>\d+) tokens\) is longer than the model's context length \((?P<limit>\d+)",
         r"request \((?P<requested>\d+) tokens\) exceeds the available context size \((?P<limit>\d+)",
@@ -160,7 +166,9 @@ def _busy(answer: StatusAnswer, told: _Told) -> TransportStatusError | None:
     if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS:
         return _new(RateLimitedError, answer, told, "too many requests: send fewer at once, or wait")
     if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-        return _new(TransportStatusError, answer, told, "the server is not ready; it may still be loading")
+        is_loading = told.type == "unavailable_error" or "loading" in told.message.lower()
+        kind = ServerLoadingError if is_loading else TransportStatusError
+        return _new(kind, answer, told, "the server is not ready; it may still be loading the model")
     return None
 
 

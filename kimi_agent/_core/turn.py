@@ -131,8 +131,10 @@ class Turn:
         options: ModelOptions,
         limits: RunLimits,
         repairs: Sequence[Repair] = (),
+        raw_text: bool = False,
     ) -> None:
         self._tools = tools
+        self._raw_text = raw_text
         self._options = options
         self._limits = limits
         self._done = _Progress(messages=[dict(message) for message in (*history, *prompt)])
@@ -174,6 +176,10 @@ class Turn:
             return Finish(result=self.result(_final_word(reply)))
         self._open = tuple(self._planned(call) for call in reply.calls)
         return RunTools(step=self._step, calls=self._open)
+
+    def add_repair(self, repair: Repair) -> None:
+        """Report something that was put right outside the turn."""
+        self._done.repairs.append(repair)
 
     def on_failure(self) -> None:
         """Count a request that brought no reply."""
@@ -258,6 +264,7 @@ class Turn:
             tools=self._tools,
             calls_allowed=calls_allowed,
             raw_calls_allowed=self._options.raw_tool_calls,
+            raw_text=self._raw_text,
             max_output_tokens=self._options.max_output_tokens,
             calls_before=self._done.calls_in_history,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -70,9 +71,14 @@ def _host_of(url: str) -> str:
         parts, host = None, None
     if parts is None or parts.scheme not in ("http", "https") or not host:
         raise ConfigurationError(
-            f"base_url {url!r} is not a URL like http://127.0.0.1:8000/v1 or https://api.moonshot.ai/v1"
+            f"base_url {_shown(url)!r} is not a URL like http://127.0.0.1:8000/v1 or https://api.moonshot.ai/v1"
         )
     return host
+
+
+def _shown(url: str) -> str:
+    """`url` without the user and password it may hold."""
+    return re.sub(r"//[^/@]*@", "//", url)
 
 
 def _is_loopback(host: str) -> bool:

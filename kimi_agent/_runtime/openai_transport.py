@@ -94,15 +94,15 @@ class OpenAITransport:
             request.path, cast_to=object, options=options, **{self._body_argument: request.body}
         )
 
-    async def model_ids(self) -> Sequence[str]:
-        """See `Transport.model_ids`."""
+    async def models(self) -> Sequence[JsonObject]:
+        """See `Transport.models`."""
         place = self._place("/models", {})
         with place.translating():
             answer: Any = await self._client.get("/models", cast_to=object, options={"max_retries": 0})
         entries: Any = answer.get("data") if is_object(answer) else None
         if not is_array(entries):
             raise ProtocolError(f"{place.url} did not answer with a list of models", raw=str(answer)[:500])
-        return [entry["id"] for entry in entries if is_object(entry) and isinstance(entry.get("id"), str)]
+        return [entry for entry in entries if is_object(entry) and isinstance(entry.get("id"), str)]
 
     async def aclose(self) -> None:
         """Close the client, if it is the transport's own."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kimi_agent._core.turn import PlannedCall, RunTools
     from kimi_agent.events import ToolEvent
+    from kimi_agent.messages import ToolSpec
     from kimi_agent.options import RunLimits
     from kimi_agent.tools import Tool
 
@@ -39,12 +40,14 @@ class ToolRunner:
         self,
         tools: Mapping[str, Tool],
         *,
+        specs: Mapping[str, ToolSpec],
         limits: RunLimits,
         approve: Callable[[ToolCall], Awaitable[Approval]] | None,
         deps: Any,
         emit: Callable[[ToolEvent], None],
     ) -> None:
         self._tools = tools
+        self._specs = specs
         self._limits = limits
         self._approve = approve
         self._deps = deps
@@ -115,7 +118,7 @@ class ToolRunner:
 
     async def _timed(self, tool: Tool, call: ToolCall) -> ToolOutcome:
         context = ToolContext(call=call, step=call.step, deps=self._deps)
-        prepared = tool.prepare(call.arguments, context)
+        prepared = tool.prepare(call.arguments, context, spec=self._specs[call.name])
         self._emit(ToolStarted(call=call))
         timeout_s = tool.timeout_s if tool.timeout_s is not None else self._limits.tool_timeout_s
         with anyio.move_on_after(timeout_s) as scope:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from kimi_agent._version import __version__
-from kimi_agent.cli import simulate
+from kimi_agent.cli import doctor, simulate
 
-COMMANDS: tuple[ModuleType, ...] = (simulate,)
+COMMANDS: tuple[ModuleType, ...] = (simulate, doctor)
 """Each has `add_to(subparsers)`, which sets `run`: from the parsed arguments to the exit status."""
 
 

@@ -9,6 +9,7 @@ import anyio
 
 from kimi_agent.agent import KimiAgent
 from kimi_agent.errors import ProtocolError, TransportError
+from kimi_agent.json_types import is_object
 from kimi_agent.options import RunLimits
 from kimi_agent.testing.json_values import JsonObject, as_list, as_object, encoded
 from kimi_agent.testing.replies import tool_call
@@ -47,11 +48,11 @@ async def check_transport(
             await _check_refused(transport, _request(refused, stream=stream))
     with _bounded("two requests side by side", within_s):
         await _check_side_by_side(transport, streamed)
-    with _bounded("model_ids", within_s):
-        ids: Any = await transport.model_ids()
-        _promise(not isinstance(ids, str), f"model_ids gives a list of ids, not the text {ids!r}")
+    with _bounded("models", within_s):
+        entries: Any = await transport.models()
         _promise(
-            all(isinstance(each, str) and each for each in ids), f"model ids are texts, got {list(ids)!r}"
+            all(is_object(each) and isinstance(each.get("id"), str) and each["id"] for each in entries),
+            f"models gives objects, each with an id that is a text; got {entries!r:.200}",
         )
 
 

@@ -68,10 +68,10 @@ class ScriptedTransport:
         finally:
             self._open -= 1
 
-    async def model_ids(self) -> Sequence[str]:
-        """The `models` given."""
+    async def models(self) -> Sequence[JsonObject]:
+        """The `models` given, as entries of a list."""
         await anyio.lowlevel.checkpoint()
-        return self._models
+        return [{"id": name} for name in self._models]
 
     async def aclose(self) -> None:
         """Note that it was closed."""
@@ -132,12 +132,13 @@ class RecordedTransport:
                 yield piece
         self._write(lines)
 
-    async def model_ids(self) -> Sequence[str]:
+    async def models(self) -> Sequence[JsonObject]:
         """The source's models, while recording; else the models of the recorded requests."""
         await anyio.lowlevel.checkpoint()
         if self._source is not None:
-            return await self._source.model_ids()
-        return list(dict.fromkeys(str(lines[0]["request"].get("model")) for lines in self._exchanges))
+            return await self._source.models()
+        names = list(dict.fromkeys(str(lines[0]["request"].get("model")) for lines in self._exchanges))
+        return [{"id": name} for name in names]
 
     async def aclose(self) -> None:
         """Close the source, if there is one."""

@@ -120,7 +120,7 @@ async def test_what_cannot_work_is_refused_before_anything_is_sent() -> None:
     unanswered = [{"role": "assistant", "tool_calls": [tool_call("add", {"a": 1, "b": 2})]}]
     async with KimiServer() as server, KimiAgent("kimi-k2", base_url=server.base_url) as agent:
         with pytest.raises(InvalidHistoryError, match=r"functions\.add:0"):
-            await agent.run("Go", history=unanswered)
+            await agent.run(None, history=unanswered)
 
         assert server.requests == []
 

@@ -13,6 +13,7 @@ from docs.generate_api import ARCHITECTURE, architecture_page
 from docs.generate_api import PAGE as API_PAGE
 from docs.generate_api import page as api_page
 from kimi_agent import errors, events, options, results
+from kimi_agent._core import lessons
 from kimi_agent.dialects import ENGINES, Engine
 from tests.docs.markdown import ROOT, blocks
 
@@ -79,8 +80,8 @@ def test_the_repairs_page_lists_the_repairs_that_exist() -> None:
 
 
 def repair_kinds() -> set[str]:
-    """The first argument of every call that reports a repair."""
-    kinds: set[str] = set()
+    """The first argument of every call that reports a repair, and what refusals teach."""
+    kinds = {kind for kind, _, _ in lessons._LESSONS}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and (kind := kind_reported(node)) is not None:

@@ -16,6 +16,7 @@ from kimi_agent import (
     QuotaExhaustedError,
     RateLimitedError,
     RequestTooLargeError,
+    ServerLoadingError,
     ToolsUnsupportedError,
     TransportStatusError,
 )
@@ -222,7 +223,7 @@ CASES: dict[str, Case] = {
     ),
     "loading": Case(
         vllm(503, "unavailable_error", "Loading model"),
-        TransportStatusError,
+        ServerLoadingError,
         ("loading",),
         retryable=True,
     ),

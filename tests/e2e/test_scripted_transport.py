@@ -146,13 +146,13 @@ async def test_a_recording_of_a_real_server_holds_no_key(tmp_path: Path) -> None
         async with KimiServer(replies=adaptive_reply("Hello!"), api_key="sk-secret-key-1") as server:
             source = OpenAITransport.connect(base_url=server.base_url, api_key="sk-secret-key-1")
             recording = RecordedTransport(path, source=source)
-            assert await recording.model_ids() == ["kimi-simulated"]
+            assert [entry["id"] for entry in await recording.models()] == ["kimi-simulated"]
             await agent_on(recording).run("Hi")
             await recording.aclose()
 
     assert "sk-secret" not in path.read_text("utf-8")
     playing = RecordedTransport(path)
-    assert await playing.model_ids() == ["kimi-k2"]
+    assert await playing.models() == [{"id": "kimi-k2"}]
     assert (await agent_on(playing).run("Hi")).text == "Hello!"
     await playing.aclose()
 

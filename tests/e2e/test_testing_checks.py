@@ -85,8 +85,8 @@ class Broken:
         """What is yielded for `chunk`."""
         return [chunk]
 
-    async def model_ids(self) -> Any:
-        return await self.inner.model_ids()
+    async def models(self) -> Any:
+        return await self.inner.models()
 
     async def aclose(self) -> None:
         await self.inner.aclose()
@@ -158,12 +158,12 @@ class TakesLongToClose(Broken):
 
 
 class NamesOneModel(Broken):
-    async def model_ids(self) -> Any:
+    async def models(self) -> Any:
         return "kimi-k2"
 
 
 class Hangs(Broken):
-    async def model_ids(self) -> Any:
+    async def models(self) -> Any:
         await anyio.sleep_forever()
 
 
@@ -180,8 +180,8 @@ class Hangs(Broken):
         (RefusesNothing, "has to raise"),
         (SwallowsCancellation, "cancelled request"),
         (TakesLongToClose, "a request that is given up took more than|ends the request within"),
-        (NamesOneModel, "list of ids"),
-        (Hangs, "model_ids took more than"),
+        (NamesOneModel, "each with an id"),
+        (Hangs, "models took more than"),
     ],
 )
 async def test_a_broken_promise_is_named(broken: type[Broken], words: str) -> None:

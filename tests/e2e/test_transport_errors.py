@@ -191,10 +191,14 @@ async def test_a_key_in_a_clients_query_is_in_no_message() -> None:
 # --- every error can be carried elsewhere -----------------------------------------------------------
 
 
+GIVEN_UP = RunLimits(max_retries=0, max_retry_delay_s=0.001, loading_timeout_s=0.0001)
+
+
 async def raised_errors() -> list[KimiAgentError]:
     """One error of each kind a run can raise, as a run raises it."""
     scripts: list[tuple[list[ScriptedReply], RunLimits]] = [
-        *(([case.reply], NO_RETRY) for case in CASES.values()),
+        # Again and again, for what a refusal teaches; a loading server is given up at once.
+        *(([case.reply] * 40, GIVEN_UP) for case in CASES.values()),
         ([Reply(before=(Close(),))], NO_RETRY),
         ([Reply(before=(Hang(),))], RunLimits(max_retries=0, request_timeout_s=0.05)),
         ([PAGE], NO_RETRY),

@@ -116,6 +116,7 @@ async def test_a_request_without_tools_and_options_holds_model_and_messages_alon
     assert request.body == {
         "model": "kimi-k2",
         "messages": [{"role": "user", "content": "Hello"}],
+        "temperature": 0.6,  # recommended for this generation
         **(STREAM_FIELDS if streamed else {}),
     }
     assert request.headers["content-type"] == "application/json"
@@ -139,7 +140,7 @@ async def test_calls_without_text_are_sent_back_without_content() -> None:
     ("engine", "keys"),
     [
         ("vllm", {"reasoning", "reasoning_content"}),
-        ("sglang", {"reasoning_content"}),
+        ("sglang", {"reasoning", "reasoning_content"}),
         ("moonshot", {"reasoning_content"}),
         ("openrouter", {"reasoning"}),
         ("generic", {"reasoning", "reasoning_content"}),

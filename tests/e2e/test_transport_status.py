@@ -39,7 +39,9 @@ NO_RETRY = RunLimits(max_retries=0)
 @pytest.mark.parametrize("name", CASES)
 async def test_a_refusal_is_told_by_its_class_its_fields_and_its_words(name: str, streamed: bool) -> None:
     case = CASES[name]
-    async with served({CHAT: [case.reply]}, limits=NO_RETRY) as (server, agent):
+    # A second time for what one refusal teaches; a loading server is given up at once.
+    limits = RunLimits(max_retries=0, max_retry_delay_s=0.001, loading_timeout_s=0.0001)
+    async with served({CHAT: [case.reply] * 40}, limits=limits) as (server, agent):
         with pytest.raises(KimiAgentError) as caught:
             await result_of(agent, streamed=streamed)
         url = f"{server.base_url}/chat/completions"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kimi_agent._core.k2_text import K2TextParser
 from kimi_agent.dialects.k2_format import K2Marker
+from kimi_agent.dialects.k3_format import K3Marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 Start = Literal["answer", "reasoning"]
 STARTS: tuple[Start, ...] = ("answer", "reasoning")
 
-_MARKER = re.compile("|".join(re.escape(marker) for marker in sorted(K2Marker, key=len, reverse=True)))
+_MARKER = re.compile(
+    "|".join(re.escape(marker) for marker in sorted((*K2Marker, *K3Marker), key=len, reverse=True))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,16 +92,34 @@ def test_a_sound_history_passes(history: list[dict[str, Any]]) -> None:
     check_history(history)
 
 
+MENDABLE: list[list[dict[str, Any]]] = [
+    [USER, calling("a"), USER],
+    [calling("a", "b"), result("a"), USER],
+    [calling("a"), result("b"), USER],
+    [result("a"), USER],
+    [USER, calling("a"), USER, result("a")],
+    [{"role": "assistant", "tool_calls": [{"function": {}}]}, USER],
+    [{"role": "assistant", "tool_calls": ["a"]}, USER],
+    [{"role": "assistant", "content": None}, USER],
+    [{"role": "developer", "content": "Be brief."}, USER],
+]
+
+
+@pytest.mark.parametrize("history", MENDABLE)
+def test_what_can_be_put_right_on_the_way_out_passes(history: list[Any]) -> None:
+    check_history(history)
+    check_history(history, has_prompt=False)
+
+
 BROKEN: list[tuple[list[Any], list[str]]] = [
     ([USER, "Hi"], ["history[1]", "dict", "Hi"]),
     ([{"content": "Hi"}], ["history[0]", "role", "assistant"]),
     ([{"role": "robot"}], ["history[0]", "robot"]),
-    ([USER, calling("a"), USER], ["history[2]", "'user'", "a", "history[1]", "tool message"]),
-    ([USER, calling("a", "b"), result("a")], ["the prompt", "b", "history[1]"]),
+    ([{"role": None}], ["history[0]", "role"]),
+    ([{"role": "function", "content": "x"}], ["history[0]", "function"]),
     ([calling("a"), {"role": "tool", "content": "x"}], ["history[1]", "tool_call_id"]),
     ([calling("a"), {"role": "tool", "tool_call_id": ""}], ["history[1]", "tool_call_id"]),
-    ([{"role": "assistant", "tool_calls": [{"function": {}}]}], ["history[0]", "without id"]),
-    ([{"role": "assistant", "tool_calls": ["a"]}], ["history[0]", "without id"]),
+    ([calling("a"), {"role": "tool", "tool_call_id": 7}], ["history[1]", "tool_call_id"]),
 ]
 
 
@@ -115,6 +133,42 @@ def test_a_broken_history_is_refused_with_its_place_and_the_way_out(
     assert [word for word in words if word not in str(caught.value)] == []
 
 
-def test_without_a_prompt_the_next_request_needs_the_results() -> None:
-    with pytest.raises(InvalidHistoryError, match="the next request"):
-        prompt_messages(None, history=[calling("a")], instructions=None)
+def test_a_long_odd_message_is_shown_in_part() -> None:
+    with pytest.raises(InvalidHistoryError) as caught:
+        check_history([{"role": "robot", "content": "x" * 10_000}])
+
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("history", "open_calls"),
+    [
+        ([calling("a")], "a"),
+        ([USER, calling("a", "b"), result("b")], "a"),
+        ([calling("x"), result("x"), calling("a", "b")], "a, b"),
+    ],
+)
+def test_open_calls_at_the_end_need_a_prompt_or_their_results(history: list[Any], open_calls: str) -> None:
+    check_history(history)
+    with pytest.raises(InvalidHistoryError, match=f"the calls {open_calls};.*tool message"):
+        prompt_messages(None, history=history, instructions=None)
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [USER, calling("call_1"), result("toolu_1")],
+        [USER, calling("a", "b"), result("x"), result("y")],
+        [USER, calling("a", "b"), result("x"), result("a")],
+    ],
+)
+def test_results_under_other_ids_close_their_calls_by_place(history: list[Any]) -> None:
+    assert prompt_messages(None, history=history, instructions=None) == (history, [])
+
+
+@pytest.mark.parametrize(
+    "prompt", ["  ", "\n", [{"type": "text", "text": ""}], [{"type": "text", "text": " "}]]
+)
+def test_a_blank_prompt_is_refused(prompt: Any) -> None:
+    with pytest.raises(ConfigurationError, match="prompt is empty"):
+        prompt_messages(prompt, history=[USER], instructions=None)

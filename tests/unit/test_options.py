@@ -16,7 +16,7 @@ def test_by_default_the_server_decides_everything() -> None:
     values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
 
     assert {name for name, value in values.items() if value is not None} == {
-        *("raw_tool_calls", "extra_body", "extra_headers")
+        *("control_tokens", "raw_tool_calls", "extra_body", "extra_headers")
     }
 
 

@@ -19,6 +19,7 @@ from kimi_agent.errors import (
     QuotaExhaustedError,
     RateLimitedError,
     RequestTooLargeError,
+    ServerLoadingError,
     ToolsUnsupportedError,
     TransportStatusError,
 )
@@ -71,7 +72,7 @@ def told(status: int, message: str = "", word: str | None = None, **fields: Any)
             False,
         ),
         (500, None, "the server is busy", EngineOverloadedError, True),
-        (503, None, "Loading model", TransportStatusError, True),
+        (503, None, "Loading model", ServerLoadingError, True),
         (503, None, "at capacity", EngineOverloadedError, True),
         (529, None, "", EngineOverloadedError, True),
         (501, None, "", TransportStatusError, False),
