@@ -148,7 +148,12 @@ class LearningEncoder(ABC):
 
     def _reset(self) -> None:
         self._wire = WireHistory(
-            engine=self._reader(), generation=self.generation, learned=self._learned, names=self._names
+            engine=self._reader(),
+            generation=self.generation,
+            learned=self._learned,
+            names=self._names,
+            # A prompt shows no result without its call, and knows no developer.
+            rendered=self.path == "/completions",
         )
         self._version = self._learned.version
         self._seen = self._replaced

@@ -44,6 +44,11 @@ def mended(messages: Sequence[Message]) -> tuple[list[Message], list[Repair]]:
 class _Mender:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
+        roles = [message.get("role") for message in messages]
+        self._begun = next(
+            (at for at, role in enumerate(roles) if role not in ("system", "tool")), len(roles)
+        )
+        """Where the first message of user or model stands."""
         self._taken: set[int] = set()
         """Positions of tool messages that found their call."""
         self.repairs: list[Repair] = []
@@ -65,7 +70,7 @@ class _Mender:
     def _stray_result(self, position: int, message: Message) -> list[Message]:
         if position in self._taken:
             return []
-        if all(earlier.get("role") in ("system", "tool") for earlier in self._messages[:position]):
+        if position < self._begun:
             # A history may be a window that begins behind the call; only the server can tell.
             return [{"content": "", **self._plain(position, message)}]
         detail = f"the result of {message.get('tool_call_id')!r} belongs to no call; left out"

@@ -30,11 +30,18 @@ class WireHistory:
     """
 
     def __init__(
-        self, *, engine: Engine, generation: Generation, learned: Learned, names: Mapping[str, str]
+        self,
+        *,
+        engine: Engine,
+        generation: Generation,
+        learned: Learned,
+        names: Mapping[str, str],
+        rendered: bool = False,
     ) -> None:
         self._engine = engine
         self._renumbers = engine.call_ids == "k2" and generation.text_format == "k2"
         self._learned = learned
+        self._rendered = rendered
         self._names = names
         self._calls = 0
         self._open: deque[tuple[Any, str]] = deque()
@@ -50,10 +57,10 @@ class WireHistory:
         if role == "assistant":
             self._write_assistant(message, wire)
         elif role == "tool":
-            if not self._open and self._learned.answered_calls_only:
+            if not self._open and (self._rendered or self._learned.answered_calls_only):
                 return []
             self._write_result(wire)
-        elif role == "developer" and self._learned.developer_as_system:
+        elif role == "developer" and (self._rendered or self._learned.developer_as_system):
             wire["role"] = "system"
         content: Any = wire.get("content")
         if self._learned.plain_text_content and is_array(content) and all(map(_is_text, content)):

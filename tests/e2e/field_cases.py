@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from kimi_agent import KimiAgent, KimiAgentError, ModelOptions, RunLimits, Tool, errors
+from kimi_agent._core.wire_names import safe_name
 from kimi_agent.events import ReasoningDelta, TextDelta, TextReset
 from kimi_agent.json_types import is_array, is_object
 from kimi_agent.testing import Close, Delay, Reset, adaptive_reply, message_reply, sse_reply
@@ -405,7 +406,7 @@ async def carry_out(case: Case, way: Way, client: openai.AsyncOpenAI, stage: Sta
         tools=tools_of(case, outcome.executed),
         client=client,
         options=options_of(case),
-        limits=RunLimits(max_retries=RETRIES, max_retry_delay_s=0),
+        limits=RunLimits(max_retries=RETRIES, max_retry_delay_s=0, loading_timeout_s=0.001),
     )
     stage.play(way.replies, repeat_last="error" in case.expected)
     with anyio.fail_after(20):
@@ -612,7 +613,9 @@ def _compare_history(
         return
     said, results = messages[1], messages[2:]
     calls: list[dict[str, Any]] = said.get("tool_calls") or []
-    report.equal("names sent", [call["function"]["name"] for call in calls], [each.name for each in records])
+    report.equal(
+        "names sent", [call["function"]["name"] for call in calls], [safe_name(each.name) for each in records]
+    )
     report.equal("ids sent", [each["tool_call_id"] for each in results], [call["id"] for call in calls])
     report.equal("distinct ids", len({call["id"] for call in calls}), len(records))
     report.equal(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kimi_agent._core.wire_names import wire_names
 
-MOONSHOT_RULE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,127}")
+RULE = re.compile(r"(?![\d-])[\w-]{1,128}")
 
 
 @pytest.mark.parametrize("name", ["get_weather", "_private", "getWeather2", "x" * 128])
@@ -28,8 +28,8 @@ def test_a_name_that_servers_take_is_sent_as_it_is(name: str) -> None:
         ("mcp:server:tool", "mcp_server_tool"),
         ("7zip", "_7zip"),
         ("-x", "_-x"),
-        ("wetter-für", "wetter-f_r"),
-        ("天气", "__"),
+        ("wetter-für", "wetter-für"),
+        ("天气", "天气"),
         ("$web", "_web"),
         (".hidden", "_hidden"),
     ],
@@ -62,7 +62,7 @@ def test_every_name_is_sent_as_one_that_servers_take_and_no_two_as_the_same(name
 
     assert list(sent) == names
     assert len(set(sent.values())) == len(names)
-    assert all(MOONSHOT_RULE.fullmatch(name) for name in sent.values())
+    assert all(RULE.fullmatch(name) for name in sent.values())
 
 
 def test_many_like_names_do_not_take_quadratic_time() -> None:
