@@ -35,7 +35,6 @@ NAMES = {
     "get weather": "get_weather",
     "7zip": "_7zip",
     "-x": "_-x",
-    "天气": "__",
     LONG: LONG[:64],
 }
 TWINS = {"a.b": "a_b_2", "a/b": "a_b_3", "a_b": "a_b"}
