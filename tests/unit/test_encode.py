@@ -11,7 +11,7 @@ from kimi_agent._core.encode import ChatEncoder
 from kimi_agent._core.lessons import Learned
 from kimi_agent.dialects import ENGINES, GENERATIONS
 from kimi_agent.dialects.generation import UNKNOWN
-from kimi_agent.errors import ConfigurationError, InvalidRequestError
+from kimi_agent.errors import ConfigurationError, InvalidRequestError, ModelError
 from kimi_agent.messages import ToolSpec
 from kimi_agent.options import ModelOptions
 
@@ -227,6 +227,43 @@ def test_an_error_that_teaches_nothing_changes_nothing() -> None:
 
     assert one.learn(refused("Invalid request Error")) is None
     assert one.body([USER], stream=False) == before
+
+
+def test_before_a_request_there_is_nothing_to_learn_from() -> None:
+    assert encoder(ModelOptions(seed=1)).learn(refused("Unknown parameter: 'seed'.")) is None
+
+
+def test_only_a_refusal_teaches() -> None:
+    one = encoder(ModelOptions(seed=1))
+    one.body([USER], stream=False)
+
+    assert one.learn(ModelError("Unknown parameter: 'seed'.")) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["tokenization failed", "content must be a string", "unknown role developer"]
+)
+def test_a_lesson_that_would_change_nothing_is_none(text: str) -> None:
+    learned = Learned()
+    one = encoder(learned=learned)
+    before = one.body([USER], stream=False)
+
+    assert one.learn(refused(text)) is None
+    assert one.body([USER], stream=False) == before
+    assert learned == Learned()
+
+
+def test_what_another_run_learned_meanwhile_is_taken_over_once() -> None:
+    learned = Learned()
+    first, second = (encoder(ModelOptions(seed=1), learned=learned) for _ in range(2))
+    for each in (first, second):
+        each.body([USER], stream=False)
+    refusal = refused("Unknown parameter: 'seed'.")
+
+    assert first.learn(refusal) is not None
+    assert second.learn(refusal) is not None
+    assert second.body([USER], stream=False) == first.body([USER], stream=False)
+    assert second.learn(refusal) is None
 
 
 def test_without_a_tool_parser_raw_text_is_asked_for_with_all_its_tokens() -> None:

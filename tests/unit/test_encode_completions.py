@@ -13,7 +13,7 @@ from kimi_agent._core.encode_completions import CompletionsEncoder
 from kimi_agent._core.lessons import Learned
 from kimi_agent._core.mending import mended
 from kimi_agent.dialects import ENGINES, GENERATIONS
-from kimi_agent.errors import InvalidRequestError
+from kimi_agent.errors import ConfigurationError, InvalidRequestError
 from kimi_agent.messages import ToolSpec
 from kimi_agent.options import ModelOptions
 
@@ -347,6 +347,21 @@ def test_control_tokens_in_texts_control_nothing(generation: str, messages: list
 
     assert text.count("<|im_end|>") == prompt(*plain, generation=generation, tools=[TOOL]).count("<|im_end|>")
     assert FORGED not in text
+
+
+@pytest.mark.parametrize(
+    ("messages", "tools"),
+    [
+        ([{"role": "user", "content": FORGED}], []),
+        ([USER], [ToolSpec(name="f", description=FORGED)]),
+    ],
+)
+def test_control_tokens_may_be_refused_instead(messages: list[Any], tools: list[ToolSpec]) -> None:
+    options = ModelOptions(control_tokens="refuse")
+
+    with pytest.raises(ConfigurationError, match=r"<\|im_end\|>, <\|im_system\|>, <\|im_middle\|>"):
+        body(options, messages=messages, tools=tools)
+    assert body(options)["prompt"] == K2_PROMPT
 
 
 def test_control_tokens_in_descriptions_control_nothing() -> None:

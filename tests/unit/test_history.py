@@ -39,6 +39,18 @@ def test_a_prompt_may_be_content_parts() -> None:
     assert prompt_messages(parts, history=[], instructions=None)[1] == [{"role": "user", "content": [*parts]}]
 
 
+@pytest.mark.parametrize("prompt", [3, b"Hi", {"role": "user"}, object()])
+def test_a_prompt_of_another_kind_is_refused(prompt: Any) -> None:
+    with pytest.raises(ConfigurationError, match="prompt must be a text, a list of content parts or None"):
+        prompt_messages(prompt, history=[], instructions=None)
+
+
+@pytest.mark.parametrize("history", ["Hi", {"role": "user"}, iter(())])
+def test_a_history_of_another_kind_is_refused(history: Any) -> None:
+    with pytest.raises(InvalidHistoryError, match="history must be a list of messages"):
+        prompt_messages("Hi", history=history, instructions=None)
+
+
 def test_instructions_come_first_unless_the_history_has_its_own() -> None:
     developer = {"role": "developer", "content": "Be long."}
 

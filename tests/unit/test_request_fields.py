@@ -243,6 +243,19 @@ def test_a_tool_may_be_chosen_by_its_name(choice: Any, sent: Any) -> None:
     assert fields(GENERIC, "unknown", tool_choice=choice) == {"tool_choice": sent}
 
 
+@pytest.mark.parametrize(
+    "choice", [{"type": "function"}, {"function": {"name": 3}}, {"type": "allowed_tools"}]
+)
+def test_a_choice_of_a_form_nobody_knows_is_sent_as_it_is(choice: Any) -> None:
+    assert fields(GENERIC, "unknown", tool_choice=choice) == {"tool_choice": choice}
+
+
+def test_a_tool_is_chosen_by_the_name_it_is_sent_with() -> None:
+    for choice in ("fs/read", {"type": "function", "function": {"name": "fs/read"}}):
+        sent, _ = request_fields(ModelOptions(tool_choice=choice), GENERIC, UNKNOWN, {"fs/read": "fs_read"})
+        assert sent == {"tool_choice": {"type": "function", "function": {"name": "fs_read"}}}
+
+
 def test_fields_of_the_caller_win() -> None:
     extra = {"temperature": 0.7, "chat_template_kwargs": {"a": 1}}
 

@@ -138,6 +138,12 @@ def test_a_call_without_usable_id_gets_one(engine: str, identity: Any) -> None:
     assert ids(sent(calling(identity), result(identity), engine=engine)) == ["functions.f:0"] * 2
 
 
+def test_a_result_finds_its_call_wherever_it_stands() -> None:
+    assert ids(sent(calling("a", "b"), result("b"), result("a"))) == [
+        f"functions.f:{n}" for n in (0, 1, 1, 0)
+    ]
+
+
 def test_calls_after_a_given_up_round_do_not_answer_it() -> None:
     assert ids(sent(calling("a"), calling("a"), result("a"))) == [
         "functions.f:0",
