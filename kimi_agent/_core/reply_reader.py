@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kimi_agent._core.call_assembler import CallAssembler, StructuredCall
 from kimi_agent._core.finish_word import is_cut
@@ -65,6 +65,8 @@ class ReplyReader:
         self._finish_reason: str | None = None
         self._usage: JsonObject | None = None
         self._shown: list[str] = []
+        self._showing: Literal["content", "thought"] | None = None
+        """The channel whose answer text is shown."""
         self._ended = False
 
     @property
@@ -109,19 +111,16 @@ class ReplyReader:
             error.partial_text = self.shown
             raise error
         events: list[ModelEvent] = []
-        self._show(self._content.feed(self._content_halves.close()), events)
-        self._show(self._thought.feed(self._thought_halves.close()), events)
+        self._show(self._content.feed(self._content_halves.close()), events, "content")
+        self._show(self._thought.feed(self._thought_halves.close()), events, "thought")
         cut = is_cut(self._finish_reason)
         outputs, content = self._content.close(cut=cut)
-        self._show(outputs, events)
+        self._show(outputs, events, "content")
         calls = self._calls.calls
         # Only a parser that saw the thought end goes on to content or calls.
         thought_closed = bool(content.content.strip() or content.calls or calls)
         outputs, thought = self._thought.close(thought_closed=thought_closed, cut=cut)
-        if self._shown:
-            # Out of turn now; `settle` puts it into the content, and the difference is told at the end.
-            outputs = [output for output in outputs if output[0] == "reasoning"]
-        self._show(outputs, events)
+        self._show(outputs, events, "thought")
         events += self._calls.close()
         return events, Reply(
             content=content,
@@ -145,7 +144,7 @@ class ReplyReader:
             if is_array(calls := message.get("tool_calls")):
                 self._calls.add_whole(calls, events)
         elif isinstance(text := choice.get("text"), str) and text:
-            self._show(self._content.feed(self._content_halves.feed(text)), events)
+            self._show(self._content.feed(self._content_halves.feed(text)), events, "content")
         finish_reason: Any = choice.get("finish_reason")
         if isinstance(finish_reason, str) and finish_reason:
             self._finish_reason = finish_reason
@@ -164,7 +163,7 @@ class ReplyReader:
         content = delta.get("content")
         if content:
             text = content if isinstance(content, str) else text_of(content)
-            self._show(self._content.feed(self._content_halves.feed(text)), events)
+            self._show(self._content.feed(self._content_halves.feed(text)), events, "content")
 
     def _add_reasoning(self, text: str, events: list[ModelEvent]) -> None:
         if not text:
@@ -173,18 +172,26 @@ class ReplyReader:
             self._has_reasoning_field = True
             return
         self._has_reasoning_field = True
-        self._show(self._thought.feed(self._thought_halves.feed(text)), events)
+        self._show(self._thought.feed(self._thought_halves.feed(text)), events, "thought")
 
-    def _show(self, outputs: Sequence[Output], events: list[ModelEvent]) -> None:
+    def _show(
+        self, outputs: Sequence[Output], events: list[ModelEvent], channel: Literal["content", "thought"]
+    ) -> None:
         for kind, text in outputs:
-            if kind == "text":
-                self._shown.append(text)
-                events.append(TextDelta(text=text))
-            elif kind == "reasoning":
+            if kind == "reasoning":
                 events.append(ReasoningDelta(text=text))
-            else:
+            elif self._showing not in (None, channel):
+                # Answer text of the other channel is out of turn, and its pieces could make a marker with
+                # those shown: `settle` puts it in its place, and the difference is told at the end.
+                continue
+            elif kind == "withdraw":
                 events.append(TextReset(text=self.shown, reason="reasoning"))
                 self._shown.clear()
+                self._showing = None
+            else:
+                self._showing = channel
+                self._shown.append(text)
+                events.append(TextDelta(text=text))
 
 
 def check_chunk(value: object, raw: bytes, url: str) -> JsonObject:

@@ -146,3 +146,10 @@ def test_a_tool_that_declares_the_arguments_goes_before_one_that_puts_up_with_th
 
     assert fitting_tool({"a": 1}, offered) == "f"
     assert fitting_tool({"b": 1}, {"g": spec("g")}) == "g"
+
+
+def test_a_tool_with_an_alias_is_known_by_both_its_names() -> None:
+    tools = {"fs/read": ToolSpec(name="fs/read", sent_name="fs_read_2")}
+
+    assert resolve_name("functions.fs/read:0", tools) == "fs/read"
+    assert resolve_name("functions.fs_read_2:0", tools) == "fs/read"
