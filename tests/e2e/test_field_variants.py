@@ -969,7 +969,7 @@ def error_object_cases() -> Iterator[Case]:
     yield broken("error event", provider, [WOR, LLAMA_ERROR], status=500)
     whole = [HEAD, piece(0, arguments=OSLO_JSON)]
     yield broken("error behind a whole call", provider, [*whole, ERROR_OBJECT], status=502)
-    yield broken("code as text", provider, told_error(code="503", message="loading"), status=503)
+    yield broken("code as text", provider, told_error(code="503", message="not ready"), status=503)
     yield broken("code as a word", provider, told_error(code="server_error", message="x"), status=500)
     yield broken("too many requests", "RateLimited", told_error(code=429, message="slow down"))
     overloaded = told_error(code=429, type="engine_overloaded_error", message="overloaded")
