@@ -84,7 +84,7 @@ async def test_recovered_calls_are_reported(plain: Served, streamed: bool, promp
     parsed = await ask(plain, prompt, streamed=streamed)
     recovered = await ask(plain, prompt, streamed=streamed, raw=RAW_CALLS)
 
-    assert [repair.kind for repair in recovered.result.repairs] == ["raw_tool_calls"]
+    assert [repair.kind for repair in recovered.result.repairs] == ["missing_parser", "raw_tool_calls"]
     assert [len(step.repairs) for step in recovered.result.steps] == [1, 0]
     assert [step.raw_finish_reason for step in recovered.result.steps] == ["stop", "stop"]
     assert parsed.result.repairs == []
